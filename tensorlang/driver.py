@@ -168,6 +168,12 @@ def create_prim_func(ops: Sequence[Tensor]) -> Lowered:
     """Return the unscheduled loops over these tensors, inputs and outputs, as arguments in this order.
 
     What is computed and listed is an output; `build` makes the function run.
+
+        >>> from tensorlang import te
+        >>> A = te.placeholder((8,), name="A")
+        >>> B = te.compute((8,), lambda i: A[i] * 2, name="B")
+        >>> te.create_prim_func([A, B]).kernel.outputs
+        ('B',)
     """
     computed = [t for t in ops if not (isinstance(t, Tensor) and isinstance(t.op, PlaceholderOp))]
     if not computed:

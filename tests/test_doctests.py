@@ -7,15 +7,19 @@ import doctest
 import importlib
 import inspect
 import re
+from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import tensorlang
+from tensorlang import autotune, te
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.primitive import REGISTRY
 from tensorlang.schedule.stage import Stage
+from tensorlang.topi import table
 
 FORM = re.compile(r"\A[A-Z][^\n]+\.\n\n.*^ *Rewrite: .*^ *Legal when: .*^ *Example:\n *>>> ", re.DOTALL | re.MULTILINE)
 PACKAGE = Path(tensorlang.__file__).parent
@@ -25,7 +29,11 @@ PARTS = ("Rewrite:", "Legal when:", "Example:")
 MODULES = [
     ".".join(("tensorlang", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__")
     for path in sorted(PACKAGE.rglob("*.py"))
-    if ">>> " in path.read_text(encoding="utf-8")
+    if re.search(
+        r"^ *>>> |^    return named\(name, |with_example\(name, TABLE|^class Const\(",
+        path.read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
 ]
 
 
@@ -39,6 +47,26 @@ def test_the_examples_are_found() -> None:
     names = ("annotate", "layout", "loops", "placement", "reduction", "sample", "storage")
     families = {f"tensorlang.schedule.primitives.{name}" for name in names}
     assert families <= set(MODULES)
+
+
+def public_functions() -> Iterator[tuple[str, Any]]:
+    """The functions of te, topi and autotune, and the methods of schedules and stages, by name."""
+    yield from table.functions().items()
+    for room in (te, autotune):
+        names = (n for n in dir(room) if not n.startswith("_"))
+        yield from ((f"{room.__name__}.{n}", f) for n in names if inspect.isroutine(f := getattr(room, n)))
+    for cls in (Schedule, Stage):
+        names = (n for n in dir(cls) if not n.startswith("_"))
+        yield from ((f"{cls.__name__}.{n}", f) for n in names if inspect.isfunction(f := getattr(cls, n)))
+
+
+def test_every_public_function_has_an_example() -> None:
+    """A step of a schedule has that of its primitive."""
+    texts = {name: inspect.getdoc(f) or "" for name, f in public_functions()}
+    own = {name for name, text in texts.items() if ">>> " in text}
+    steps = {name for name in texts if name.startswith(("Schedule.", "Stage.")) and name.partition(".")[2] in REGISTRY}
+    assert len(texts) > 450
+    assert texts.keys() - own - steps == set()
 
 
 @pytest.mark.parametrize("key", REGISTRY)

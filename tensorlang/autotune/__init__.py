@@ -14,6 +14,7 @@ from tensorlang.autotune.importers.importing import import_log
 from tensorlang.autotune.machines import machines_of
 from tensorlang.autotune.measuring.harness import Limits
 from tensorlang.autotune.phases import Phase, on_phase
+from tensorlang.autotune.records.by_hand import record_by_hand
 from tensorlang.autotune.records.log import Log, LogWriter, best_record, best_records, read_log
 from tensorlang.autotune.records.record import Status, TuningRecord
 from tensorlang.autotune.records.rewriting import merge_logs
@@ -100,6 +101,7 @@ __all__ = [
     "merge_logs",
     "on_phase",
     "read_log",
+    "record_by_hand",
     "register_workload",
     "replay",
     "report_logs",

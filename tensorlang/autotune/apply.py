@@ -231,6 +231,12 @@ def find_best(log: Records, task: Task) -> TuningRecord:
     """Return the fastest record of a task in a log; RecordError says what the log has instead.
 
     None is the default store: this machine's log first, then those of others (the fastest among them).
+
+        >>> from tensorlang import autotune, te
+        >>> task = autotune.create_task("matmul", (8, 8, 8), threads=1)
+        >>> record = autotune.record_by_hand(task, te.create_schedule(task.outputs), [1e-6])
+        >>> autotune.find_best([record], task).sketch
+        'by hand'
     """
     with open_records(log) as opened:
         best = opened.best(task.program, place_of(task.target.to_json(), task.threads))
@@ -285,7 +291,20 @@ def _carried_over(records: Sequence[TuningRecord], task: Task) -> Iterator[Tunin
 
 
 def find_nearest(log: LogPath | None, task: Task) -> Nearest | None:
-    """Return the record nearest to a task: of the same program elsewhere, of other sizes, or of the same structure."""
+    """Return the record nearest to a task: of the same program elsewhere, of other sizes, or of the same structure.
+
+    >>> from pathlib import Path
+    >>> from tempfile import mkdtemp
+    >>> from tensorlang import autotune, te
+    >>> task = autotune.create_task("matmul", (8, 8, 8), threads=1)
+    >>> record = autotune.record_by_hand(task, te.create_schedule(task.outputs), [1e-6])
+    >>> log = Path(mkdtemp()) / "matmul.jsonl"
+    >>> with autotune.LogWriter(log) as writer:
+    ...     writer.append(record)
+    >>> other = autotune.create_task("matmul", (16, 8, 8), threads=1)
+    >>> str(autotune.find_nearest(log, other))
+    'matmul(8, 8, 8, float32) (same name, other sizes)'
+    """
     with open_records(log) as opened:
         return opened.nearest(task.workload)
 
@@ -309,6 +328,12 @@ def replay(record: TuningRecord, task: Task) -> Schedule:
     """Return the schedule of a record, proven legal again in its final state.
 
     RecordError when the record is of another program, or when its trace is not legal for this one.
+
+        >>> from tensorlang import autotune, te
+        >>> task = autotune.create_task("matmul", (8, 8, 8), threads=1)
+        >>> record = autotune.record_by_hand(task, te.create_schedule(task.outputs), [1e-6])
+        >>> len(autotune.replay(record, task).trace.steps)
+        0
     """
     try:
         return replayed(record, task)
@@ -372,6 +397,12 @@ def apply_best(
     checks, and lowered, which a build with these arguments uses; one that is illegal, or cannot be lowered, is skipped
     with a warning (RecordSkipped), and the next best is taken. RecordError when the log cannot be read, has no record
     that fits (it names the nearest, and in what it differs), or refused ones only.
+
+        >>> from tensorlang import autotune, te
+        >>> task = autotune.create_task("matmul", (8, 8, 8), threads=1)
+        >>> record = autotune.record_by_hand(task, te.create_schedule(task.outputs), [1e-6])
+        >>> len(autotune.apply_best([record], task).trace.steps)
+        0
     """
     task = tensors if isinstance(tensors, Task) else task_of(tensors, target=target, threads=threads)
 

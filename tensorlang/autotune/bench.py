@@ -29,6 +29,17 @@ def bench_best(log: str | os.PathLike[str], task: Task, other_targets: bool = Fa
     A record that is refused, or does not run, gives way to the next best, with a warning. The record of the result has
     the steps as they are for this task, and the seconds of this run.
     Raises RecordError as `apply_best` does, TargetError when this machine cannot run the target.
+
+        >>> from pathlib import Path
+        >>> from tempfile import mkdtemp
+        >>> from tensorlang import autotune, te
+        >>> task = autotune.create_task("matmul", (8, 8, 8), threads=1)
+        >>> record = autotune.record_by_hand(task, te.create_schedule(task.outputs), [1e-6])
+        >>> log = Path(mkdtemp()) / "matmul.jsonl"
+        >>> with autotune.LogWriter(log) as writer:
+        ...     writer.append(record)
+        >>> autotune.bench_best(log, task).record.sketch
+        'by hand'
     """
     with Measurer(task, find_fit(log, task, other_targets).record.seed) as measurer:
         peak = measurer.peak_gflops()

@@ -203,6 +203,14 @@ def apply_history_best(
     first. A program without a record in any of them keeps what it has, and a warning (HistoryMiss) names the nearest
     record of the inner one; `miss="error"` raises RecordError instead, `miss="ignore"` says nothing. The logger
     `tensorlang` says at INFO what is used, and TENSORLANG_LOG=tuner does on standard error.
+
+        >>> from tensorlang import autotune, te, topi
+        >>> task = autotune.create_task("matmul", (8, 8, 8), threads=1)
+        >>> record = autotune.record_by_hand(task, te.create_schedule(task.outputs), [1e-6])
+        >>> with autotune.apply_history_best([record]):
+        ...     s = topi.schedule(task.outputs, task.target)
+        >>> len(s.trace.steps)
+        0
     """
     return ApplyHistoryBest(records, miss, other_targets)
 

@@ -66,6 +66,12 @@ def explain(log: LogPath | Iterable[TuningRecord], count: int = 5, run_files: bo
     `default` is the default store. Files that records name are run with `run_files` only.
     Records of several targets or numbers of threads are explained apart.
     RecordError when the log has no timed record of a program that can be made again here.
+
+        >>> from tensorlang import autotune, te
+        >>> task = autotune.create_task("matmul", (8, 8, 8), threads=1)
+        >>> record = autotune.record_by_hand(task, te.create_schedule(task.outputs), [1e-6])
+        >>> [found.sketch for found in autotune.explain([record], count=1)]
+        ['by hand']
     """
     if isinstance(log, str | os.PathLike):
         log = [record for path in logs_to_read(log) for record in read_log(path).records]

@@ -53,6 +53,10 @@ def machines_of(runner: str | Machines, tls: TlsFiles = NO_TLS) -> AbstractConte
     """What `runner` names; machines that are open already stay so. DefinitionError for what it cannot be.
 
     `tls`: files of the authority, our certificate and its key, to reach a scheduler on another machine.
+
+        >>> from tensorlang import autotune
+        >>> with autotune.machines_of("local") as machines:
+        ...     pass
     """
     if isinstance(runner, Machines):
         return nullcontext(runner)

@@ -69,7 +69,12 @@ _phases: ContextVar[Phases | None] = ContextVar("tensorlang_phases", default=Non
 
 @contextmanager
 def on_phase(listener: Listener) -> Iterator[None]:
-    """Call `listener` with each phase that a tuner begins inside the `with` block: `with autotune.on_phase(print):`."""
+    """Call `listener` with each phase that a tuner begins inside the `with` block: `with autotune.on_phase(print):`.
+
+    >>> from tensorlang import autotune
+    >>> with autotune.on_phase(print):
+    ...     best = autotune.best_record([])
+    """
     with _using(Phases(listener)):
         yield
 

@@ -46,7 +46,16 @@ def register_workload(func_name: str, f: W, override: bool = False) -> W: ...
 
 
 def register_workload(func_name: str | Workload, f: Workload | None = None, override: bool = False) -> Any:
-    """Register a function that returns its tensors, inputs first, as a workload: `@autotune.register_workload`."""
+    """Register a function that returns its tensors, inputs first, as a workload: `@autotune.register_workload`.
+
+    >>> from tensorlang import autotune, te
+    >>> @autotune.register_workload
+    ... def doubled(n):
+    ...     x = te.placeholder((n,), name="x")
+    ...     return [x, te.compute((n,), lambda i: x[i] * 2, name="y")]
+    >>> autotune.SearchTask(func=doubled, args=(64,), target="llvm").workload_key
+    '66f6a07254d8d071'
+    """
     if isinstance(func_name, str) and f is None:
         return lambda function: register_workload(func_name, function, override)
     name = func_name if isinstance(func_name, str) else getattr(func_name, "__name__", repr(func_name))

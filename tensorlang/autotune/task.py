@@ -80,6 +80,10 @@ def create_task(
     as `"stride=2"`) or `path/to/file.py:function`, whose function is called with `args` and returns its tensors, inputs
     first (a template returns a schedule and its tensors: the program alone counts here).
     Raises DefinitionError for an unknown name, wrong sizes, or a program that cannot be tuned.
+
+        >>> from tensorlang import autotune
+        >>> autotune.create_task("matmul", (64, 32, 16), threads=1).workload.args
+        (64, 32, 16, 'float32')
     """
     if ":" in name or name.endswith(".py"):
         function = load_function(name)
@@ -102,6 +106,12 @@ def task_of(
     """Make a task of tensors (inputs first, then outputs). Threads default to the target's cores.
 
     A target of a GPU names the device of this machine from then on, where it is here.
+
+        >>> from tensorlang import autotune, te
+        >>> x = te.placeholder((128,), name="x")
+        >>> y = te.compute((128,), lambda i: x[i] * 2, name="y")
+        >>> autotune.task_of([x, y], threads=1).inputs
+        (Tensor(shape=[128], dtype=float32, name=x),)
     """
     checked = _check_tensors(tensors, name)
     program, _ = canonical([t for t in checked if not isinstance(t.op, PlaceholderOp)])

@@ -52,6 +52,12 @@ def tune(
     Ctrl-C raises Interrupted, which holds the result so far. Raises DefinitionError for a budget that is none,
     ScheduleError when the search space is empty, TargetError when no machine can run the target, RecordError when the
     log cannot be read or written.
+
+        >>> from tensorlang import autotune
+        >>> task = autotune.create_task("matmul", (8, 8, 8), threads=1)
+        >>> result = autotune.tune(task, trials=1)
+        >>> result.best.status
+        <Status.OK: 'ok'>
     """
     if not isinstance(task, Task):
         how = "create_task('matmul', (512, 512, 512)) and task_of(tensors) make one"
@@ -69,6 +75,20 @@ def train_model(
     Records of any programs count that can be made again by name; with `run_files`, by running the files that records
     name. Returns how many workloads the logs have; RecordError
     when too few records can be described, or a file cannot be read.
+
+        >>> from pathlib import Path
+        >>> from tempfile import mkdtemp
+        >>> from tensorlang import autotune, te
+        >>> task = autotune.create_task("matmul", (8, 8, 8), threads=1)
+        >>> record = autotune.record_by_hand(task, te.create_schedule(task.outputs), [1e-6])
+        >>> log = Path(mkdtemp()) / "matmul.jsonl"
+        >>> with autotune.LogWriter(log) as writer:
+        ...     for factor in range(1, 10):
+        ...         s = te.create_schedule(task.outputs)
+        ...         outer, inner = s["C"].split("i", factor=factor)
+        ...         writer.append(autotune.record_by_hand(task, s, [factor * 1e-6]))
+        >>> autotune.train_model([log], log.with_name("model.ubj"))
+        1
     """
     records = [record for log in logs for record in read_log(log_path(log)).records]
     learn_model(records, seed, run_files).save(path)

@@ -37,6 +37,10 @@ def allow_in_records(code: Sequence[str] = (), assumptions: Sequence[str] = ()) 
     `code`: texts of LLVM IR that their schedules may import (`import_llvm`); a record with any other is refused.
     `assumptions`: facts about index arrays as records spell them (`injective idx`, `range idx 0 8`); those that are
     not named here are tested on every call of a kernel that relies on them.
+
+        >>> from tensorlang import autotune
+        >>> with autotune.allow_in_records(assumptions=["injective idx"]):
+        ...     best = autotune.best_record([])
     """
     for name, texts in (("code", code), ("assumptions", assumptions)):
         if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):

@@ -21,6 +21,7 @@ from tensorlang.schedule import primitives as p
 from tensorlang.schedule.check import too_complex, verify, within_budget
 from tensorlang.schedule.classic import Table
 from tensorlang.schedule.derive import ranges_in_place
+from tensorlang.schedule.examples import with_examples
 from tensorlang.schedule.explain import FormNote, checked_sizes, explain
 from tensorlang.schedule.group import Group, members_between
 from tensorlang.schedule.members import AxisLike, host_of, member_of, objects
@@ -49,6 +50,13 @@ def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor], stri
 
     `strict`: no step may change the order of floating-point sums; see Strict.
     Raises DefinitionError when a read leaves its array for some index and sizes, or comes before every write.
+
+    >>> from tensorlang import te
+    >>> A = te.placeholder((8,), name="A")
+    >>> s = te.create_schedule(te.compute((8,), lambda i: A[i] * 2, name="B").op)
+    >>> outer, inner = s["B"].split("i", factor=4)
+    >>> s
+    Schedule(B: 1 steps)
     """
     outputs = list(ops) if isinstance(ops, Sequence) else [ops]
     if not outputs:
@@ -88,6 +96,7 @@ class _Outputs(list[Any]):
         return any(op is own for own in self.asked) or super().__contains__(op)
 
 
+@with_examples
 class Schedule:
     """Stages of a program, transformed step by step; every step is proven legal before it counts."""
 

@@ -13,6 +13,7 @@ from tensorlang.ir.foreign import is_iterable
 from tensorlang.location import caller
 from tensorlang.schedule import primitives as p
 from tensorlang.schedule.classic import ClassicStage
+from tensorlang.schedule.examples import with_examples
 from tensorlang.schedule.index_text import print_index
 from tensorlang.schedule.members import AxisLike, Inside, by_own_names, leaves_of
 from tensorlang.schedule.names import absent
@@ -54,6 +55,7 @@ class Scheduled(Protocol):
     def __getitem__(self, key: Any) -> Stage: ...
 
 
+@with_examples
 @by_own_names
 class Stage(ClassicStage, StorageSteps):
     """The loops of one operation in a schedule. Axes are given as Axis objects or by name.

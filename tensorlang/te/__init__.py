@@ -23,6 +23,7 @@ from tensorlang.te.axis import Axis, Range
 from tensorlang.te.axis import Axis as IterVar
 from tensorlang.te.define import compute, extern, placeholder, tag_scope, var
 from tensorlang.te.domain import reduce_axis, size_var, thread_axis
+from tensorlang.te.eager import evaluate
 from tensorlang.te.hybrid import allocate, output_tensor, parallel, serial, unroll, vectorize
 from tensorlang.te.hybrid.words import range_ as range
 from tensorlang.te.machine import reinterpret
@@ -142,6 +143,7 @@ __all__ = [
     "cosh",
     "div",
     "erf",
+    "evaluate",
     "exp",
     "exp2",
     "exp10",

@@ -29,7 +29,14 @@ _tag: ContextVar[str] = ContextVar("tag", default="")
 
 @contextmanager
 def tag_scope(tag: str) -> Iterator[None]:
-    """Give `tag` to every operation declared inside; also a decorator. Scopes do not nest."""
+    """Give `tag` to every operation declared inside; also a decorator. Scopes do not nest.
+
+    >>> from tensorlang import te
+    >>> with te.tag_scope("elementwise"):
+    ...     B = te.compute((4,), lambda i: i * 2)
+    >>> B.op.tag
+    'elementwise'
+    """
     if _tag.get():
         raise DefinitionError(f"tag scope {tag!r} inside tag scope {_tag.get()!r}; tag scopes do not nest", caller())
     token = _tag.set(tag)
@@ -46,7 +53,12 @@ def current_tag(tag: str) -> str:
 
 
 def placeholder(shape: Shape, dtype: Any = None, name: str = "placeholder") -> Tensor:
-    """Declare an input of a shape (integers or symbolic sizes; `()` is a scalar) and a dtype (float32)."""
+    """Declare an input of a shape (integers or symbolic sizes; `()` is a scalar) and a dtype (float32).
+
+    >>> from tensorlang import te
+    >>> te.placeholder((te.var("n"), 3), "int8", name="A")
+    Tensor(shape=[n, 3], dtype=int8, name=A)
+    """
     checked = check_tensor_name(name)
     op = PlaceholderOp(checked, shape_of(shape, checked), dtypes.canonical(dtype or "float32"), caller())
     return op.output()
@@ -61,6 +73,11 @@ def var(name: str = "tindex", dtype: str = "int32") -> Any:
 
     Of another dtype it is a number that the kernel takes as an argument: an input of shape (), which stands for its
     element in an expression.
+
+        >>> from tensorlang import te
+        >>> n = te.var("n")
+        >>> te.placeholder((n, n)).shape
+        (n, n)
     """
     checked, element = check_axis_name("variable", name), dtypes.canonical(dtype)
     if element in INDEX_DTYPES:
@@ -102,6 +119,11 @@ def compute(
 
     Raises DefinitionError, naming the line, for a wrong rank, extent, name, dtype, variable or reduction, and for more
     than 100,000 operations or 6,000 levels of them in one expression.
+
+        >>> from tensorlang import te
+        >>> A = te.placeholder((4, 3), name="A")
+        >>> te.compute((3, 4), lambda i, j: A[j, i] + 1, name="B")
+        Tensor(shape=[3, 4], dtype=float32, name=B)
     """
     where, checked = caller(), check_tensor_name(name)
     extents = shape_of(shape, checked)
@@ -156,6 +178,13 @@ def extern(
     NumPy arrays, that fills the outputs; or, as in classic te, `lambda ins, outs: tir.call_packed(function, ins[0],
     outs[0])` with two parameters of those names, where `function` (or the one registered under that name) gets
     NDArrays. Returns the Tensor, or the tuple of Tensors.
+
+        >>> import numpy as np
+        >>> from tensorlang import te
+        >>> A = te.placeholder((3,), name="A")
+        >>> sort = te.extern((3,), [A], lambda a, out: np.copyto(out, np.sort(a)), dtype="float32")
+        >>> sort.shape
+        (3,)
     """
     where, checked = caller(), check_tensor_name(name)
     sources = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)

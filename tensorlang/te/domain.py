@@ -20,7 +20,13 @@ INDEX_DTYPES = ("int32", "int64")
 
 
 def size_var(name: str = "size", dtype: str = "int32") -> Var:
-    """Return a symbolic size of dtype int32 or int64, as `te.var` does; every size of tensorlang is non-negative."""
+    """Return a symbolic size of dtype int32 or int64, as `te.var` does; every size of tensorlang is non-negative.
+
+    >>> from tensorlang import te
+    >>> n = te.size_var("n", "int64")
+    >>> n.dtype
+    'int64'
+    """
     name, index = check_axis_name("size", name), dtypes.canonical(dtype)
     if index not in INDEX_DTYPES:
         raise DefinitionError(f"te.size_var {name!r} is a size: its dtype is int32 or int64, got {dtype}", caller())
@@ -80,6 +86,10 @@ def reduce_axis(dom: Range | tuple[ExprLike, ExprLike] | list[ExprLike], name: s
 
     The name is the axis's identity: the reduce axes and the axes of one operation all have different names. The upper
     bound may be data, as where the rows of a sparse matrix end; then an array that is read along the axis limits it.
+
+        >>> from tensorlang import te
+        >>> te.reduce_axis((0, 8), "k")
+        k[0, 8)
     """
     name = check_axis_name("reduce axis", name)
     lower, extent = _bounds(dom, f"reduce axis {name}", of_data=True)
@@ -106,6 +116,10 @@ def thread_axis(dom: Any = None, tag: str = "", name: str = "") -> Axis:
 
     `te.thread_axis("threadIdx.x")` works as well. Without a range (`dom`: an extent, or (0, extent)) the
     extent is 0 here, and that of the loop once bound.
+
+        >>> from tensorlang import te
+        >>> te.thread_axis("threadIdx.x").name
+        'threadIdx.x'
     """
     if isinstance(dom, str):
         dom, tag = None, dom

@@ -37,6 +37,10 @@ def reinterpret(dtype: str, value: ExprLike) -> Expr:
 
     Scalars can stand in any expression; vectors (`reinterpret("int32x16", bytes)`) only in the body of an intrinsic.
     Raises DefinitionError where the sizes differ, or a scalar is a bool.
+
+        >>> from tensorlang import te
+        >>> te.evaluate(lambda x: te.reinterpret("uint32", x), 1.0)
+        np.uint32(1065353216)
     """
     source, element, wide = _checked(dtype, value)
     return Reinterpret(source, element, wide) if wide or lanes(source) else _scalar(source, element)

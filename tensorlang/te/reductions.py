@@ -26,6 +26,12 @@ def comm_reducer(fcombine: Combine, fidentity: Callable[..., Any], name: str = "
     `fcombine(x, y)` takes and returns elements, or tuples of elements; `fidentity(dtype, ...)` returns the neutral
     element, or a tuple of them. The result is called as `f(expr, axis=..., where=None, init=None)` with an
     expression or a tuple of expressions, and returns as many; or as `f(a, b, ...)` to combine elements directly.
+
+        >>> from tensorlang import te
+        >>> largest = te.comm_reducer(lambda x, y: te.maximum(te.abs(x), te.abs(y)), lambda t: te.const(0, t))
+        >>> k = te.reduce_axis((0, 3), "k")
+        >>> te.evaluate(lambda A: te.compute((), lambda: largest(A[k], axis=k)), [1, -5, 3])
+        array(5, dtype=int32)
     """
 
     def reduction(expr: Any, axis: Any = None, where: Any = None, init: Any = None, *rest: Any) -> Any:
@@ -184,7 +190,7 @@ def _builtin(name: str, expr: Any, axis: Any, where: Any, init: Any) -> Reduce:
     return _reduce(builtin(name, source.dtype), (source,), axis, where, init)[0]
 
 
-def _arithmetic(name: str, doc: str) -> Callable[..., Expr]:
+def _arithmetic(name: str, doc: str, shown: str) -> Callable[..., Expr]:
     def reduction(expr: Any, axis: Any = None, where: Any = None, init: Any = None, *rest: Any) -> Expr:
         _check_elements(name, expr, axis)
         if _are_axes(axis):
@@ -196,24 +202,40 @@ def _arithmetic(name: str, doc: str) -> Callable[..., Expr]:
     reduction.__doc__ = (
         f"{doc} of `expr` over reduce axes, where `where` holds (everywhere), starting from `init`.\n\n"
         f"The result has the dtype of `expr` (int32 for the sum or product of bools). `{name}(a, b, ...)`, without\n"
-        "an axis, combines the operands directly."
+        "an axis, combines the operands directly.\n\n"
+        "    >>> from tensorlang import te\n"
+        '    >>> k = te.reduce_axis((0, 3), "k")\n'
+        f"    >>> te.evaluate(lambda A: te.compute((), lambda: te.{name}(A[k], axis=k)), [2, 5, 4])\n"
+        f"    array({shown}, dtype=int32)\n"
     )
     return reduction
 
 
-sum_ = _arithmetic("sum", "Sum")
-prod_ = _arithmetic("prod", "Product")
-max_ = _arithmetic("max", "Maximum (NaN if one is)")
-min_ = _arithmetic("min", "Minimum (NaN if one is)")
+sum_ = _arithmetic("sum", "Sum", "11")
+prod_ = _arithmetic("prod", "Product", "40")
+max_ = _arithmetic("max", "Maximum (NaN if one is)", "5")
+min_ = _arithmetic("min", "Minimum (NaN if one is)", "2")
 
 
 def all_(*conditions: ExprLike, axis: Any = None, where: ExprLike | None = None, init: ExprLike | None = None) -> Expr:
-    """Whether all conditions hold; with `axis`, whether the one condition holds all over the reduce axes."""
+    """Whether all conditions hold; with `axis`, whether the one condition holds all over the reduce axes.
+
+    >>> from tensorlang import te
+    >>> k = te.reduce_axis((0, 2), "k")
+    >>> te.evaluate(lambda A: te.compute((2,), lambda i: te.all(A[i, k] > 1, axis=k)), [[1, 2], [3, 4]])
+    array([False,  True])
+    """
     return _logical("all", conditions, axis, where, init)
 
 
 def any_(*conditions: ExprLike, axis: Any = None, where: ExprLike | None = None, init: ExprLike | None = None) -> Expr:
-    """Whether one of the conditions holds; with `axis`, whether the one condition holds somewhere on the axes."""
+    """Whether one of the conditions holds; with `axis`, whether the one condition holds somewhere on the axes.
+
+    >>> from tensorlang import te
+    >>> k = te.reduce_axis((0, 2), "k")
+    >>> te.evaluate(lambda A: te.compute((2,), lambda i: te.any(A[i, k] > 1, axis=k)), [[1, 2], [3, 4]])
+    array([ True,  True])
+    """
     return _logical("any", conditions, axis, where, init)
 
 

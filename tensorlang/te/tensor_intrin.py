@@ -54,6 +54,12 @@ def decl_tensor_intrin(
     and after the body, once for as many runs of it as it can.
 
     Raises DefinitionError when the computation has no fixed size, or the statements do not fit it.
+
+        >>> from tensorlang import te, topi
+        >>> y = topi.multiply(te.placeholder((16,), name="x"), 2.0)
+        >>> double = lambda ins, outs: outs[0].vstore([0], ins[0].vload([0], "float32x16") * 2.0)
+        >>> te.decl_tensor_intrin(y.op, double, "double16").name
+        'double16'
     """
     where, checked = caller(), check_tensor_name(name)
     if scalar_params:
@@ -85,7 +91,12 @@ def declare(intrin: TensorIntrin) -> None:
 
 
 def intrin(name: str) -> TensorIntrin:
-    """Return the intrinsic declared last under a name, or one of tensorlang's own (`x86.avx512.vpdpbusd`)."""
+    """Return the intrinsic declared last under a name, or one of tensorlang's own (`x86.avx512.vpdpbusd`).
+
+    >>> from tensorlang import te
+    >>> te.intrin("x86.avx512.vpdpbusd").name
+    'x86.avx512.vpdpbusd'
+    """
     declared = _DECLARED.get(name) or _own(name)
     if not declared:
         raise DefinitionError(f"no intrinsic {name!r}; {_offered(name)}", caller())

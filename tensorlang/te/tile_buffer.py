@@ -148,6 +148,10 @@ def decl_buffer(
     `data` and `elem_offset` are accepted for classic te's sake: the tile's pointer is its first element. A tile of
     scope `warp` has a `fragment`, and is a whole number of them. `swizzled`, in `panels`:
     as the primitive of this name has it.
+
+        >>> from tensorlang import te
+        >>> te.decl_buffer((4, 16), "float32", name="tile", offset_factor=16).shape
+        (4, 16)
     """
     extents = shape if isinstance(shape, tuple | list) else (shape,)
     sizes = tuple(as_expr(e) for e in extents)

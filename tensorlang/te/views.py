@@ -55,6 +55,11 @@ def view(tensor: Tensor, dtype: str) -> View:
     Of rows of bytes the last dimension is the one that is seen otherwise: `te.view(rows, "float16")[i, 4]` is made of
     the bytes 8 and 9 of row i, `te.view(rows, "uint4")[i, 5]` is the upper half of byte 2. Raises DefinitionError for
     other tensors and dtypes.
+
+        >>> from tensorlang import te
+        >>> rows = te.placeholder((2, 8), "uint8")
+        >>> te.view(rows, "float16")[0, 3].dtype
+        'float16'
     """
     if not isinstance(tensor, Tensor) or tensor.dtype != "uint8" or not tensor.shape:
         got = f"{tensor.dtype}{list(tensor.shape)}" if isinstance(tensor, Tensor) else type(tensor).__name__

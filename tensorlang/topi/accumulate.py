@@ -36,6 +36,10 @@ def cumprod(
     """Return the products of the elements up to each along an axis (None: of the flattened tensor), in `dtype`.
 
     `exclusive`: without the element itself, from 1 on.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.cumprod, [1, 2, 3])
+        array([1, 2, 6], dtype=int32)
     """
     return _accumulated(data, axis, dtype, exclusive, te.multiply, 1, name)
 

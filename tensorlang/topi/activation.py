@@ -45,67 +45,122 @@ def _of_floats(x: Tensor, function: Callable[[Expr], Expr], name: str) -> Tensor
 
 @checked
 def relu(x: Tensor, name: str = "relu") -> Tensor:
-    """Return `max(x, 0)`."""
+    """Return `max(x, 0)`.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.relu, [-1.5, 0.5])
+    array([0. , 0.5], dtype=float32)
+    """
     return elementwise(x, lambda v: te.maximum(v, 0), name)
 
 
 @checked
 def leaky_relu(x: Tensor, alpha: ExprLike, name: str = "leaky_relu") -> Tensor:
-    """Return `x` where it is positive, `alpha * x` elsewhere; `x` of floats."""
+    """Return `x` where it is positive, `alpha * x` elsewhere; `x` of floats.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.leaky_relu, [-2.0, 2.0], alpha=0.1)
+    array([-0.2,  2. ], dtype=float32)
+    """
     return _of_floats(x, lambda v: te.select(v > 0.0, v, v * alpha), name)
 
 
 @checked
 def gelu(x: Tensor, name: str = "gelu") -> Tensor:
-    """Return `x * Phi(x)`, Phi being the distribution function of the normal distribution, by erf; `x` of floats."""
+    """Return `x * Phi(x)`, Phi being the distribution function of the normal distribution, by erf; `x` of floats.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.gelu, [-1.5, 0.5]).round(4)
+    array([-0.1002,  0.3457], dtype=float32)
+    """
     return _of_floats(x, lambda v: v * 0.5 * (te.erf(v * _ROOT_OF_HALF) + 1.0), name)
 
 
 @checked
 def silu(x: Tensor, name: str = "silu") -> Tensor:
-    """Return `x * sigmoid(x)`; `x` of floats."""
+    """Return `x * sigmoid(x)`; `x` of floats.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.silu, [-1.5, 0.5]).round(4)
+    array([-0.2736,  0.3112], dtype=float32)
+    """
     return _of_floats(x, lambda v: v * te.sigmoid(v), name)
 
 
 @checked
 def sigmoid(x: Tensor, name: str = "sigmoid") -> Tensor:
-    """Return `1 / (1 + exp(-x))`; `x` of floats."""
+    """Return `1 / (1 + exp(-x))`; `x` of floats.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.sigmoid, [-1.5, 0.5]).round(4)
+    array([0.1824, 0.6225], dtype=float32)
+    """
     return _of_floats(x, te.sigmoid, name)
 
 
 @checked
 def tanh(x: Tensor, name: str = "tanh") -> Tensor:
-    """Return the hyperbolic tangent; `x` of floats."""
+    """Return the hyperbolic tangent; `x` of floats.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.tanh, [-1.5, 0.5]).round(4)
+    array([-0.9051,  0.4621], dtype=float32)
+    """
     return _of_floats(x, te.tanh, name)
 
 
 @checked
 def exp(x: Tensor, name: str = "exp") -> Tensor:
-    """Return e to the power `x`; `x` of floats."""
+    """Return e to the power `x`; `x` of floats.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.exp, [-1.5, 0.5]).round(4)
+    array([0.2231, 1.6487], dtype=float32)
+    """
     return _of_floats(x, te.exp, name)
 
 
 @checked
 def log(x: Tensor, name: str = "log") -> Tensor:
-    """Return the natural logarithm; `x` of floats."""
+    """Return the natural logarithm; `x` of floats.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.log, [1.0, 8.0]).round(4)
+    array([0.    , 2.0794], dtype=float32)
+    """
     return _of_floats(x, te.log, name)
 
 
 @checked
 def erf(x: Tensor, name: str = "erf") -> Tensor:
-    """Return the error function; `x` of floats."""
+    """Return the error function; `x` of floats.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.erf, [-1.5, 0.5]).round(4)
+    array([-0.9661,  0.5205], dtype=float32)
+    """
     return _of_floats(x, te.erf, name)
 
 
 @checked
 def sqrt(x: Tensor, name: str = "sqrt") -> Tensor:
-    """Return the square root; `x` of floats."""
+    """Return the square root; `x` of floats.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.sqrt, [4.0, 9.0])
+    array([2., 3.], dtype=float32)
+    """
     return _of_floats(x, te.sqrt, name)
 
 
 @checked
 def rsqrt(x: Tensor, name: str = "rsqrt") -> Tensor:
-    """Return `1 / sqrt(x)`; `x` of floats."""
+    """Return `1 / sqrt(x)`; `x` of floats.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.rsqrt, [4.0, 16.0])
+    array([0.5 , 0.25], dtype=float32)
+    """
     return _of_floats(x, te.rsqrt, name)
 
 
@@ -114,6 +169,10 @@ def clip(x: Tensor, a_min: ExprLike, a_max: ExprLike, name: str = "clip") -> Ten
     """Return `x` limited to `a_min` below and `a_max` above; bounds take the dtype of `x`.
 
     DefinitionError for a bound of integers that is none.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.clip, [-3.0, 0.5, 3.0], a_min=-1, a_max=1)
+        array([-1. ,  0.5,  1. ], dtype=float32)
     """
     low, high = _bound(x, a_min), _bound(x, a_max)
     return elementwise(x, lambda v: te.maximum(te.minimum(v, te.cast(high, v.dtype)), te.cast(low, v.dtype)), name)
@@ -130,7 +189,12 @@ def _bound(x: Tensor, value: ExprLike) -> Expr:
 
 @checked
 def cast(x: Tensor, dtype: str, name: str = "cast") -> Tensor:
-    """Return `x` in another dtype."""
+    """Return `x` in another dtype.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.cast, [1.7, -1.7], dtype="int32")
+    array([ 1, -1], dtype=int32)
+    """
     wanted = dtypes.canonical(dtype)
     made = te.compute(x.shape, lambda *i: x(*i).astype(wanted), name=name)
     assert isinstance(made, Tensor)

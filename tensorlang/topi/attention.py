@@ -44,6 +44,10 @@ def attention(
     sees all; m may not be below n. The matrix of scores is never in memory as a whole: of some queries at a time, all
     scores are kept, or those of a block of keys where keys are many or their number is symbolic. DefinitionError where
     shapes or dtypes do not fit.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.attention, [[1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]], [[1.0], [2.0]]).round(4)
+        array([[1.3302]], dtype=float32)
     """
     factor = _checked(query, key, value, scale) * LOG2_E
     n, m = query.shape[-2], key.shape[-2]

@@ -39,7 +39,13 @@ def broadcast_shape(operator: str, tensors: Sequence[Tensor]) -> tuple[Expr, ...
 
 @checked
 def broadcast_to(data: Tensor, shape: Sequence[ExprLike], name: str = "broadcast_to") -> Tensor:
-    """Return `data` repeated along the dimensions that it lacks, or has once; DefinitionError where it does not fit."""
+    """Return `data` repeated along the dimensions that it lacks, or has once; DefinitionError where it does not fit.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.broadcast_to, [1, 2], shape=(2, 2))
+    array([[1, 2],
+           [1, 2]], dtype=int32)
+    """
     wanted = sizes("broadcast_to", shape)
     last = wanted[len(wanted) - data.ndim :]
     if len(wanted) < data.ndim or not all(_is_one(a) or same(a, b) for a, b in zip(data.shape, last, strict=True)):
@@ -51,43 +57,78 @@ def broadcast_to(data: Tensor, shape: Sequence[ExprLike], name: str = "broadcast
 
 @checked
 def add(lhs: Operand, rhs: Operand, name: str = "add") -> Tensor:
-    """Return `lhs + rhs`."""
+    """Return `lhs + rhs`.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.add, [7, -7], [2, 2])
+    array([ 9, -5], dtype=int32)
+    """
     return together(te.add, name, lhs, rhs)
 
 
 @checked
 def subtract(lhs: Operand, rhs: Operand, name: str = "subtract") -> Tensor:
-    """Return `lhs - rhs`."""
+    """Return `lhs - rhs`.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.subtract, [7, -7], [2, 2])
+    array([ 5, -9], dtype=int32)
+    """
     return together(te.subtract, name, lhs, rhs)
 
 
 @checked
 def multiply(lhs: Operand, rhs: Operand, name: str = "multiply") -> Tensor:
-    """Return `lhs * rhs`."""
+    """Return `lhs * rhs`.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.multiply, [7, -7], [2, 2])
+    array([ 14, -14], dtype=int32)
+    """
     return together(te.multiply, name, lhs, rhs)
 
 
 @checked
 def divide(lhs: Operand, rhs: Operand, name: str = "divide") -> Tensor:
-    """Return `lhs / rhs`; integers round towards zero."""
+    """Return `lhs / rhs`; integers round towards zero.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.divide, [7, -7], [2, 2])
+    array([ 3, -3], dtype=int32)
+    """
     return together(te.div, name, lhs, rhs)
 
 
 @checked
 def maximum(lhs: Operand, rhs: Operand, name: str = "maximum") -> Tensor:
-    """Return the larger of both; NaN if one is."""
+    """Return the larger of both; NaN if one is.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.maximum, [7, -7], [2, 2])
+    array([7, 2], dtype=int32)
+    """
     return together(te.maximum, name, lhs, rhs)
 
 
 @checked
 def minimum(lhs: Operand, rhs: Operand, name: str = "minimum") -> Tensor:
-    """Return the smaller of both; NaN if one is."""
+    """Return the smaller of both; NaN if one is.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.minimum, [7, -7], [2, 2])
+    array([ 2, -7], dtype=int32)
+    """
     return together(te.minimum, name, lhs, rhs)
 
 
 @checked
 def power(lhs: Operand, rhs: Operand, name: str = "power") -> Tensor:
-    """Return `lhs` to the power `rhs`, of floats."""
+    """Return `lhs` to the power `rhs`, of floats.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.power, [2.0, 3.0], [3.0, 2.0])
+    array([8., 9.], dtype=float32)
+    """
     return together(te.power, name, lhs, rhs)
 
 
@@ -140,7 +181,12 @@ mod = _pairs("mod", te.truncmod, "Return the rest of `lhs / rhs` as in C: it has
 
 @checked
 def elemwise_sum(xs: Sequence[Tensor], name: str = "elemwise_sum") -> Tensor:
-    """Return the sum of tensors, element by element."""
+    """Return the sum of tensors, element by element.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.elemwise_sum, ([1, 2], [3, 4], [5, 6]))
+    array([ 9, 12], dtype=int32)
+    """
     if not xs:
         raise DefinitionError("elemwise_sum wants at least one tensor, got none", caller())
     return together(lambda *values: reduce(te.add, values), name, *xs)
@@ -148,7 +194,12 @@ def elemwise_sum(xs: Sequence[Tensor], name: str = "elemwise_sum") -> Tensor:
 
 @checked
 def where(condition: Tensor, x: Tensor, y: Tensor, name: str = "where") -> Tensor:
-    """Return the element of `x` where `condition` is true (not zero), that of `y` elsewhere."""
+    """Return the element of `x` where `condition` is true (not zero), that of `y` elsewhere.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.where, [True, False], [1, 2], [3, 4])
+    array([1, 4], dtype=int32)
+    """
     shape = broadcast_shape("where", [condition, x, y])
 
     def element(*i: Expr) -> Expr:

@@ -59,6 +59,12 @@ def cached_attention(
 
     `scale` is 1 / sqrt(d) unless given. Scores and sums are in float32 at least. DefinitionError where shapes or
     dtypes do not fit.
+
+        >>> from tensorlang import te, topi
+        >>> query = te.placeholder((1, 4, 1, 8))
+        >>> keys, values = (te.placeholder((1, 2, 16, 8), name=name) for name in ("keys", "values"))
+        >>> topi.cached_attention(query, keys, values, te.placeholder((1,), "int32")).shape
+        (1, 4, 1, 8)
     """
     caches = [tensor for tensor in (keys, values, key_scales, value_scales) if tensor is not None]
     cache = _Cache(query, lengths, caches, table, window, _BLOCK if most is None else _BLOCK // 2)

@@ -25,7 +25,12 @@ def _vector(operator: str, data: Tensor, x: Tensor, where: int) -> None:
 
 @checked
 def bias_add(data: Tensor, bias: Tensor, axis: int = 1, name: str = "bias_add") -> Tensor:
-    """Return `data` plus the element of `bias` for each place along an axis; DefinitionError where it does not fit."""
+    """Return `data` plus the element of `bias` for each place along an axis; DefinitionError where it does not fit.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.bias_add, [[1.0, 2.0]], [10.0, 20.0])
+    array([[11., 22.]], dtype=float32)
+    """
     where = normalized("bias_add", data, axis)
     _vector("bias_add", data, bias, where)
     return computed(data.shape, lambda *i: data(*i) + bias(i[where]), name)
@@ -33,7 +38,12 @@ def bias_add(data: Tensor, bias: Tensor, axis: int = 1, name: str = "bias_add") 
 
 @checked
 def prelu(x: Tensor, slope: Tensor, axis: int = 1, name: str = "prelu") -> Tensor:
-    """Return `x` where it is positive, `slope` of its channel times `x` elsewhere; DefinitionError for other slopes."""
+    """Return `x` where it is positive, `slope` of its channel times `x` elsewhere; DefinitionError for other slopes.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.prelu, [[-2.0, 2.0]], [0.5, 0.5])
+    array([[-1.,  2.]], dtype=float32)
+    """
     where = normalized("prelu", x, axis)
     _vector("prelu", x, slope, where)
     return computed(x.shape, lambda *i: te.select(x(*i) > 0, x(*i), x(*i) * slope(i[where])), name)
@@ -41,7 +51,12 @@ def prelu(x: Tensor, slope: Tensor, axis: int = 1, name: str = "prelu") -> Tenso
 
 @checked
 def scale_shift_nchw(Input: Tensor, Scale: Tensor, Shift: Tensor, name: str = "scale_shift") -> Tensor:
-    """Return images times the scale of their channels plus the shift; DefinitionError where these do not fit."""
+    """Return images times the scale of their channels plus the shift; DefinitionError where these do not fit.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.scale_shift_nchw, [[[[1.0]], [[2.0]]]], [10.0, 10.0], [1.0, 2.0]).tolist()
+    [[[[11.0]], [[22.0]]]]
+    """
     _vector("scale_shift_nchw", Input, Scale, normalized("scale_shift_nchw", Input, 1))
     _vector("scale_shift_nchw", Input, Shift, 1)
     return computed(Input.shape, lambda *i: Input(*i) * Scale(i[1]) + Shift(i[1]), name)
@@ -60,6 +75,10 @@ def instance_norm(
     """Return data normalized over the axes of each channel, times `gamma` of the channel, plus `beta` of it.
 
     DefinitionError for wrong axes, shapes or dtypes.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.instance_norm, [[[[1.0, 3.0]]]], [1.0], [0.0], epsilon=0.0).tolist()
+        [[[[-1.0, 1.0]]]]
     """
     where = normalized("instance_norm", data, channel_axis)
     for weight in (gamma, beta):
@@ -82,6 +101,12 @@ def group_norm(
     """Return data normalized over some axes and the channels of each group, times `gamma` and plus `beta` of a channel.
 
     DefinitionError for channels that make no such groups, and for wrong axes, shapes or dtypes.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(
+        ...     topi.group_norm, [[[1.0], [3.0]]], [1.0, 1.0], [0.0, 0.0], num_groups=1, axes=[2], epsilon=0.0
+        ... ).tolist()
+        [[[-1.0], [1.0]]]
     """
     where = normalized("group_norm", data, channel_axis)
     over = normalized_all("group_norm", data, axes)
@@ -116,6 +141,11 @@ def lrn(
     """Return `data / (bias + alpha / size * s) ** beta`, s the sum of squares of `size` neighbours along an axis.
 
     Krizhevsky et al. 2012. Half precision is computed in float32. DefinitionError for an even size, and for integers.
+
+        >>> import numpy as np
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.lrn, np.ones((1, 3, 1, 1)), size=3, alpha=3.0, bias=0.0).round(4).tolist()
+        [[[[0.5946]], [[0.4387]], [[0.5946]]]]
     """
     where = normalized("lrn", data, axis)
     if size < 1 or size % 2 == 0 or not dtypes.info(data.dtype).is_float:

@@ -16,7 +16,9 @@ from tensorlang.ir.expr import AsExpr, Const, Expr
 from tensorlang.location import caller
 from tensorlang.target.spec import Target
 from tensorlang.te import math
+from tensorlang.te.examples import with_example
 from tensorlang.te.operation import Tensor
+from tensorlang.topi.examples import EXAMPLES
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -41,6 +43,7 @@ _WORDS: dict[Any, tuple[str, str]] = {
 def checked(function: Callable[P, R]) -> Callable[P, R]:
     """The function, for arguments of the kinds that it declares; DefinitionError for others, with what to do."""
     signature = inspect.signature(function)
+    function.__doc__ = with_example(function.__name__, function.__doc__ or "", EXAMPLES)
 
     @wraps(function)
     def held(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -114,7 +114,14 @@ def conv2d_nchw(
     dilation: Pair = 1,
     out_dtype: str | None = None,
 ) -> Tensor:
-    """Return `conv2d` of NCHW data with OIHW weights."""
+    """Return `conv2d` of NCHW data with OIHW weights.
+
+    >>> import numpy as np
+    >>> from tensorlang import te, topi
+    >>> image = np.arange(16.0).reshape(1, 1, 4, 4)
+    >>> te.evaluate(topi.conv2d_nchw, image, np.ones((1, 1, 3, 3)), stride=1, padding=0, dilation=1).tolist()
+    [[[[45.0, 54.0], [81.0, 90.0]]]]
+    """
     return conv2d(data, weight, stride, padding, dilation, "NCHW", out_dtype=out_dtype)
 
 
@@ -127,7 +134,15 @@ def conv2d_nhwc(
     dilation: Pair = 1,
     out_dtype: str | None = None,
 ) -> Tensor:
-    """Return `conv2d` of NHWC data with HWIO weights."""
+    """Return `conv2d` of NHWC data with HWIO weights.
+
+    >>> import numpy as np
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(
+    ...     topi.conv2d_nhwc, np.ones((1, 3, 3, 2)), np.ones((3, 3, 2, 1)), stride=1, padding=0, dilation=1
+    ... ).tolist()
+    [[[[18.0]]]]
+    """
     return conv2d(data, weight, stride, padding, dilation, "NHWC", out_dtype=out_dtype)
 
 
@@ -145,6 +160,11 @@ def conv2d_NCHWc(
     """Return `conv2d` of blocked data [n, c / b, h, w, b] with weights [o / p, c / b, kh, kw, b, p].
 
     The blocks are those of the arrays; layouts that are given, such as NCHW16c, have to agree.
+
+        >>> import numpy as np
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.conv2d_NCHWc, np.ones((1, 1, 2, 2, 4)), np.ones((1, 1, 2, 2, 4, 2))).tolist()
+        [[[[[16.0, 16.0]]]]]
     """
     if data.ndim != 5 or weight.ndim != 6:
         raise DefinitionError(f"conv2d_NCHWc wants data of 5 and weights of 6 dimensions, got {data} and {weight}")
@@ -166,7 +186,13 @@ def group_conv2d_nchw(
     groups: int = 1,
     out_dtype: str | None = None,
 ) -> Tensor:
-    """Return `conv2d` of NCHW data in groups, with weights [o, c / groups, kh, kw]."""
+    """Return `conv2d` of NCHW data in groups, with weights [o, c / groups, kh, kw].
+
+    >>> from tensorlang import te, topi
+    >>> data, weight = te.placeholder((1, 4, 6, 6)), te.placeholder((4, 2, 3, 3))
+    >>> topi.group_conv2d_nchw(data, weight, stride=1, padding=0, dilation=1, groups=2).shape
+    (1, 4, 4, 4)
+    """
     return conv2d(data, weight, stride, padding, dilation, "NCHW", out_dtype=out_dtype, groups=groups)
 
 
@@ -176,6 +202,10 @@ def conv2d_pack(weight: Tensor, block: int = 32, kernel_layout: str = "OIHW", na
 
     Built once, as a kernel of its own, it takes packing out of every call. Two vectors are a good block. The last
     block is filled up with zeros; `conv2d(..., channels=)` says where it ends.
+
+        >>> from tensorlang import te, topi
+        >>> topi.conv2d_pack(te.placeholder((40, 3, 5, 5)), block=32).shape
+        (2, 5, 5, 3, 32)
     """
     kernels = layout(kernel_layout, "OIHW", ("O", "I"))
     if weight.ndim != len(kernels.letters) or block < 1:

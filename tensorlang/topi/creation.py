@@ -21,14 +21,24 @@ _WIDE = ("int64", "uint64", "uint32", "float64")
 
 @checked
 def full(shape: Sequence[ExprLike], dtype: str, fill_value: ExprLike, name: str = "full") -> Tensor:
-    """Return a tensor that has `fill_value` everywhere, as `dtype`."""
+    """Return a tensor that has `fill_value` everywhere, as `dtype`.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(lambda: topi.full((2,), "int32", 7))
+    array([7, 7], dtype=int32)
+    """
     value = te.cast(fill_value, dtype)
     return computed(sizes("full", shape), lambda *i: value, name)
 
 
 @checked
 def full_like(x: Tensor, fill_value: ExprLike, name: str = "full_like") -> Tensor:
-    """Return a tensor of the shape and dtype of `x` that has `fill_value` everywhere."""
+    """Return a tensor of the shape and dtype of `x` that has `fill_value` everywhere.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.full_like, [1, 2], fill_value=7)
+    array([7, 7], dtype=int32)
+    """
     return full(x.shape, x.dtype, fill_value, name)
 
 
@@ -73,6 +83,12 @@ def meshgrid(a_tuple: Sequence[Tensor], indexing: str = "ij", name: str = "meshg
     """Return the coordinates of a grid over vectors, a tensor for each; `xy` swaps the first two dimensions.
 
     DefinitionError for tensors that are no vectors.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.meshgrid, ([1, 2], [3, 4]), indexing="ij")
+        (array([[1, 1],
+               [2, 2]], dtype=int32), array([[3, 4],
+               [3, 4]], dtype=int32))
     """
     if indexing not in ("ij", "xy") or any(x.ndim > 1 for x in a_tuple):
         raise DefinitionError(f"meshgrid wants vectors and indexing 'ij' or 'xy', got {list(a_tuple)}, {indexing!r}")
@@ -125,14 +141,26 @@ def _places(number: Expr, place: Expr) -> tuple[Expr, Expr]:
 
 @checked
 def eye(n: ExprLike, m: ExprLike | None = None, k: int = 0, dtype: str = "float32", name: str = "eye") -> Tensor:
-    """Return the matrix of `n` rows and `m` columns (None: as many) with ones on diagonal `k`, zeros elsewhere."""
+    """Return the matrix of `n` rows and `m` columns (None: as many) with ones on diagonal `k`, zeros elsewhere.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(lambda: topi.eye(2))
+    array([[1., 0.],
+           [0., 1.]], dtype=float32)
+    """
     one, zero = te.cast(1, dtype), te.cast(0, dtype)
     return computed(sizes("eye", [n, n if m is None else m]), lambda i, j: te.select(j - i == k, one, zero), name)
 
 
 @checked
 def trilu(data: Tensor, k: int = 0, upper: bool = True, name: str = "trilu") -> Tensor:
-    """Return matrices with zeros below diagonal `k` (`upper`), or above it."""
+    """Return matrices with zeros below diagonal `k` (`upper`), or above it.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.trilu, [[1, 2], [3, 4]], k=0, upper=True)
+    array([[1, 2],
+           [0, 4]], dtype=int32)
+    """
     if data.ndim < 2:
         raise DefinitionError(f"trilu wants matrices, got {data}")
 
@@ -148,6 +176,11 @@ def matrix_set_diag(data: Tensor, diagonal: Tensor, k: int = 0, name: str = "mat
     """Return matrices whose diagonal `k` has the elements of `diagonal`, whose last dimension runs along it.
 
     DefinitionError where the shapes do not fit.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.matrix_set_diag, [[1, 2], [3, 4]], [0, 9])
+        array([[0, 2],
+               [3, 9]], dtype=int32)
     """
     if data.ndim < 2 or diagonal.ndim != data.ndim - 1:
         raise DefinitionError(f"matrix_set_diag wants matrices and a diagonal for each, got {data} and {diagonal}")
@@ -169,6 +202,12 @@ def sequence_mask(
     """Return sequences with `mask_value` from their valid length on; `axis`, 0 or 1, is time, the other one the batch.
 
     DefinitionError for another axis, or lengths that are no vector.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.sequence_mask, [[1.0], [2.0], [3.0]], [2])
+        array([[1.],
+               [2.],
+               [0.]], dtype=float32)
     """
     if axis not in (0, 1) or data.ndim < 2 or valid_length.ndim != 1:
         raise DefinitionError(f"sequence_mask wants an axis 0 or 1 and a vector of lengths, got {axis}, {valid_length}")
@@ -183,7 +222,12 @@ def sequence_mask(
 
 @checked
 def shape(array: Tensor, dtype: str = "int32", name: str = "shape") -> Tensor:
-    """Return the extents of a tensor as a vector."""
+    """Return the extents of a tensor as a vector.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.shape, [[1, 2, 3]])
+    array([1, 3], dtype=int32)
+    """
 
     def element(i: Expr) -> Expr:
         extents = [te.cast(n, dtype) for n in array.shape]
@@ -196,6 +240,11 @@ def shape(array: Tensor, dtype: str = "int32", name: str = "shape") -> Tensor:
 
 @checked
 def ndarray_size(array: Tensor, dtype: str = "int32", name: str = "ndarray_size") -> Tensor:
-    """Return the number of elements of a tensor, as a tensor of shape ()."""
+    """Return the number of elements of a tensor, as a tensor of shape ().
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.ndarray_size, [[1, 2, 3]])
+    array(3, dtype=int32)
+    """
     count = reduce(lambda a, b: a * b, array.shape, as_expr(1))
     return computed((), lambda: te.cast(count, dtype), name)

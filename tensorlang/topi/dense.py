@@ -37,6 +37,10 @@ def dense(
 
     Sums are accumulated in `out_dtype`, the dtype of `data` unless given; `precision` is that of `matmul`.
     DefinitionError when the shapes do not fit, and for precisions as there.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.dense, [[1.0, 2.0]], [[3.0, 4.0], [5.0, 6.0]])
+        array([[11., 17.]], dtype=float32)
     """
     if data.ndim != 2 or weight.ndim != 2 or not same(data.shape[1], weight.shape[1]):
         raise DefinitionError(f"dense wants data[m, k] and weight[n, k], got {data} and {weight}")
@@ -52,6 +56,11 @@ def pack_weight(
     """Return weights [n, k] laid out for `dense_packed`: [n / w, k, w], w columns side by side, zeros after the last.
 
     `transposed`: False for weights [k, n]. The width w suits the registers of `target`, this machine by default.
+
+        >>> from tensorlang import te, topi
+        >>> packed = topi.pack_weight(te.placeholder((100, 64)), target="llvm -mcpu=haswell")
+        >>> packed.ndim, packed.shape[1]
+        (3, 64)
     """
     if weight.ndim != 2:
         raise DefinitionError(f"pack_weight wants a matrix, got {weight}")
@@ -80,6 +89,11 @@ def dense_packed(
     """Return what `dense` does, of shape (m, units), from weights laid out by `pack_weight`.
 
     `units`: the number of columns, which the layout only gives rounded up. DefinitionError when the shapes do not fit.
+
+        >>> from tensorlang import te, topi
+        >>> packed = topi.pack_weight(te.placeholder((100, 64)))
+        >>> topi.dense_packed(te.placeholder((8, 64)), packed, units=100).shape
+        (8, 100)
     """
     if data.ndim != 2 or packed.ndim != 3 or not same(data.shape[1], packed.shape[1]):
         raise DefinitionError(f"dense_packed wants data[m, k] and packed[panels, k, width], got {data} and {packed}")

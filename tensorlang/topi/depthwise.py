@@ -39,6 +39,11 @@ def depthwise_conv2d_nchw(
     Output channel `c * multiplier + m` is channel c with weights [c, m]. Of bytes: with `out_dtype` int32 the zero
     points are subtracted from data, whose padding they are, and from weights. DefinitionError when the shapes do not
     fit.
+
+        >>> import numpy as np
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.depthwise_conv2d_nchw, np.ones((1, 1, 2, 2)), np.ones((1, 1, 2, 2))).tolist()
+        [[[[4.0]]]]
     """
     zeros = _Zeros(zero_point, weight_zero_point)
     return _depthwise(data, weight, "NCHW", "CMHW", stride, padding, dilation, out_dtype, name, zeros)
@@ -59,6 +64,11 @@ def depthwise_conv2d_nhwc(
     """Return the convolution of each channel of NHWC data with its own weights [kh, kw, c, multiplier].
 
     Otherwise as `depthwise_conv2d_nchw`.
+
+        >>> import numpy as np
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.depthwise_conv2d_nhwc, np.ones((1, 2, 2, 1)), np.ones((2, 2, 1, 1))).tolist()
+        [[[[4.0]]]]
     """
     zeros = _Zeros(zero_point, weight_zero_point)
     return _depthwise(data, weight, "NHWC", "HWCM", stride, padding, dilation, out_dtype, name, zeros)

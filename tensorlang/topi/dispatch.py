@@ -35,6 +35,13 @@ def schedule(outputs: Tensor | Sequence[Tensor], target: str | Target | None = N
     Example:
         A, B = te.placeholder((64, 64), name="A"), te.placeholder((64, 64), name="B")
         s = topi.schedule(te.compute((64, 64), lambda i, j: te.max(topi.matmul(A, B)[i, j], 0.0), name="relu"))
+
+        >>> from tensorlang import te, topi
+        >>> A, B = te.placeholder((64, 64), name="A"), te.placeholder((64, 64), name="B")
+        >>> C = topi.relu(topi.matmul(A, B))
+        >>> s = topi.schedule(C, "llvm -mcpu=haswell -num-cores=1")
+        >>> len(str(s).splitlines()) > 5
+        True
     """
     wanted = list(outputs) if isinstance(outputs, Sequence) else [outputs]
     machine = parse(target)

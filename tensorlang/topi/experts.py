@@ -21,6 +21,12 @@ def experts_nbits(
     `weights` [n, k] are those of all experts, one behind the other, n / experts rows of each, a multiple of 16. A
     number that is no expert's is brought to the nearest one. Data are quantized as by `matmul_nbits`; only the weights
     that are chosen are read, once for each row that chooses them. DefinitionError for shapes that do not fit.
+
+        >>> from tensorlang import te, topi
+        >>> weights = topi.pack_nbits(te.placeholder((64, 4, 18), "uint8"), "q4_0")
+        >>> table = te.placeholder((2, 1), "int32")
+        >>> topi.experts_nbits(te.placeholder((2, 128)), weights, table, experts=4).shape
+        (2, 1, 16)
     """
     form, k, m = weights.form, weights.k, table.shape[0]
     rows = quantize_blocks(data, form.block, f"{name}_data") if isinstance(data, Tensor) else data

@@ -26,6 +26,10 @@ def take(a: Tensor, indices: Tensor, axis: int | None = None, mode: str = "clip"
 
     The shape of `indices` takes the place of the axis. An index out of range is brought to the nearest element
     (`clip`), counted around (`wrap`), or an error when the kernel runs (`fast`). DefinitionError for anything else.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.take, [10, 20, 30], [2, 0])
+        array([30, 10], dtype=int32)
     """
     if mode not in _MODES or not dtypes.info(indices.dtype).is_integer:
         raise DefinitionError(f"take wants integer indices and a mode of {_MODES}, got {indices} and {mode!r}")
@@ -44,7 +48,13 @@ def take(a: Tensor, indices: Tensor, axis: int | None = None, mode: str = "clip"
 
 @checked
 def embedding(table: Tensor, indices: Tensor, name: str = "embedding") -> Tensor:
-    """Return the row of `table` for each index; one that is out of range is brought to the nearest row."""
+    """Return the row of `table` for each index; one that is out of range is brought to the nearest row.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.embedding, [[1, 2], [3, 4]], [1, 1])
+    array([[3, 4],
+           [3, 4]], dtype=int32)
+    """
     return take(table, indices, axis=0, name=name)
 
 
@@ -53,6 +63,12 @@ def gather(data: Tensor, axis: int, indices: Tensor, mode: str = "clip", name: s
     """Return `data` with its index along an axis replaced by `indices`, a tensor of the same rank, at each element.
 
     `mode` as for take. DefinitionError where the shapes differ off the axis.
+
+        >>> import numpy as np
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.gather, [[1, 2], [3, 4]], axis=1, indices=np.array([[1], [0]]))
+        array([[2],
+               [3]], dtype=int32)
     """
     where = normalized("gather", data, axis)
     fits = indices.ndim == data.ndim and all(

@@ -53,6 +53,10 @@ def adv_index(data: Tensor, indices: Sequence[Tensor], name: str = "adv_index") 
     """Return `data[indices]`, a tensor of indices for each of the first axes; these are broadcast together.
 
     An index that is out of range is an error when the kernel runs. DefinitionError for too many, or for no integers.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.adv_index, [[1, 2], [3, 4]], ([0, 1], [1, 0]))
+        array([2, 3], dtype=int32)
     """
     if not indices or len(indices) > data.ndim or not all(dtypes.info(x.dtype).is_integer for x in indices):
         raise DefinitionError(f"adv_index of {data} wants up to {data.ndim} tensors of integers, got {list(indices)}")
@@ -69,6 +73,11 @@ def unravel_index(indices: Tensor, shape: Sequence[int], name: str = "unravel_in
     """Return the coordinates of places in a flattened tensor of a shape, a row for each of its dimensions.
 
     DefinitionError for indices that are no integers.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.unravel_index, [5], shape=(2, 3))
+        array([[1],
+               [2]], dtype=int32)
     """
     if not dtypes.info(indices.dtype).is_integer or min(shape, default=-1) < 0:
         wanted = "integers, and a shape of at least one dimension, none of them negative"
@@ -92,6 +101,10 @@ def invert_permutation(data: Tensor, name: str = "invert_permutation") -> Tensor
     """Return where each number is in a permutation; one that is out of range is an error when the kernel runs.
 
     DefinitionError for anything but a vector of integers.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.invert_permutation, [2, 0, 1])
+        array([1, 2, 0], dtype=int32)
     """
     if data.ndim != 1 or not dtypes.info(data.dtype).is_integer:
         raise DefinitionError(f"{name} wants a vector of integers, got {data}")
@@ -145,7 +158,13 @@ def argwhere(
 
 @checked
 def expand_like(a: Tensor, shape_like: Tensor, axis: Sequence[int], name: str = "expand_like") -> Tensor:
-    """Return `a` repeated along new axes, in the shape of another tensor; DefinitionError where it does not fit."""
+    """Return `a` repeated along new axes, in the shape of another tensor; DefinitionError where it does not fit.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.expand_like, [1, 2], [[0, 0], [0, 0]], axis=[0])
+    array([[1, 2],
+           [1, 2]], dtype=int32)
+    """
     new = normalized_all(name, shape_like, axis)
     rest = [extent for d, extent in enumerate(shape_like.shape) if d not in new]
     if len(rest) != a.ndim or not all(map(same, rest, a.shape)):

@@ -100,7 +100,12 @@ logical_not = _of(_ALL, "logical_not", lambda v: ~v if v.dtype == "bool" else v 
 
 @checked
 def reinterpret(x: Tensor, dtype: str, name: str = "reinterpret") -> Tensor:
-    """Return the bits of `x` as elements of another dtype, which is as wide."""
+    """Return the bits of `x` as elements of another dtype, which is as wide.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.reinterpret, [1.0], dtype="uint32")
+    array([1065353216], dtype=uint32)
+    """
     made = te.compute(x.shape, lambda *i: te.reinterpret(dtype, x(*i)), name=name)
     assert isinstance(made, Tensor)
     return made

@@ -39,6 +39,10 @@ def matmul(
     `precision="tf32"` allows a GPU to round factors of float32 to 10 bits behind the leading one, which its tensor
     cores multiply; sums stay in float32. Elsewhere, and without it, nothing is rounded.
     DefinitionError when the shapes do not fit, or `precision` is another word, or for other dtypes.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.matmul, [[1.0, 2.0]], [[3.0], [4.0]])
+        array([[11.]], dtype=float32)
     """
     wanted = f"a[{'k, m' if transpose_a else 'm, k'}] and b[{'n, k' if transpose_b else 'k, n'}]"
     if a.ndim != 2 or b.ndim != 2 or not same(a.shape[not transpose_a], b.shape[transpose_b]):
@@ -73,6 +77,10 @@ def batch_matmul(
     One of the two may have a single matrix, which is multiplied with all of the other's. Sums are accumulated in
     `out_dtype`, the dtype of `a` unless given; `precision` is that of `matmul`. DefinitionError when the shapes do not
     fit, and for precisions as there.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.batch_matmul, [[[1.0, 2.0]]], [[[3.0, 4.0]]]).tolist()
+        [[[11.0]]]
     """
     wanted = f"a[q, {'k, m' if transpose_a else 'm, k'}] and b[q, {'n, k' if transpose_b else 'k, n'}]"
     fits = a.ndim == b.ndim == 3 and same(a.shape[1 + (not transpose_a)], b.shape[1 + transpose_b])

@@ -131,6 +131,11 @@ def conv2d_narrow(
     the value of the zero point. `offsets`: made ahead by `narrow_conv2d_offsets`, for the dtype and zero point of data
     and the same target. `weight_zero_point`: a number, or one for each channel. DefinitionError when shapes or dtypes
     do not fit.
+
+        >>> from tensorlang import te, topi
+        >>> packed = topi.pack_narrow_conv2d(te.placeholder((32, 16, 3, 3), "int8"))
+        >>> topi.conv2d_narrow(te.placeholder((1, 16, 8, 8), "uint8"), packed, 32, 3).shape
+        (1, 32, 6, 6)
     """
     images, machine = layout(data_layout, "NCHW"), parse(target)
     if data.ndim != 4 or packed.ndim != 7 or (data.dtype, packed.dtype) not in SUMS:

@@ -58,6 +58,10 @@ def pack_narrow_conv2d(
 
     `dilation`, `groups`: those of the convolution. The width of a panel suits the registers of `target`, this machine
     by default. DefinitionError for other dtypes and shapes.
+
+        >>> from tensorlang import te, topi
+        >>> topi.pack_narrow_conv2d(te.placeholder((32, 16, 3, 3), "int8")).dtype
+        'int8'
     """
     kernels = layout(kernel_layout, "OIHW")
     if weight.ndim != 4 or weight.dtype not in {w for _, w in SUMS}:
@@ -90,6 +94,11 @@ def narrow_conv2d_offsets(
 
     Shape [groups, o / w, w]: the zero point times the sum of each channel's weights, of data as the target multiplies
     them.
+
+        >>> from tensorlang import te, topi
+        >>> packed = topi.pack_narrow_conv2d(te.placeholder((32, 16, 3, 3), "int8"))
+        >>> topi.narrow_conv2d_offsets(packed, "uint8", zero_point=3).dtype
+        'int32'
     """
     if packed.ndim != 7 or SUMS.get((data, packed.dtype)) != "int32":
         wanted = "int8 or uint8 data and int8 weights of pack_narrow_conv2d"

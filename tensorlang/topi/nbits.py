@@ -98,6 +98,11 @@ def group_format(bits: int, block: int, scale: str = "float16", zero_points: boo
     """The format of weights that come as arrays: codes, a scale for each `block` neighbours, and perhaps a zero point.
 
     Without zero points, that of signed codes moved up: half of the codes there are. As AWQ, GPTQ and ONNX have it.
+
+        >>> from tensorlang import topi
+        >>> form = topi.group_format(4, 32)
+        >>> form.weights, form.bits
+        (32, 4)
     """
     if bits not in _PLANES or block < 1 or block % WORD:
         known = ", ".join(map(str, _PLANES))
@@ -122,6 +127,11 @@ def nbits_weights(n: int, k: int, form: BlockFormat, name: str = "weights") -> N
     """Placeholders for weights [n, k] that `pack_nbits` or `pack_groups` has laid out.
 
     DefinitionError unless rows are whole blocks.
+
+        >>> from tensorlang import te, topi
+        >>> weights = topi.nbits_weights(64, 128, topi.group_format(4, 32))
+        >>> topi.matmul_nbits(te.placeholder((2, 128)), weights).shape
+        (2, 64)
     """
     _check_sizes(n, k, form)
     panels = -(-n // LANES)
@@ -142,6 +152,11 @@ def pack_nbits(blocks: Tensor, format: str, name: str = "weights") -> NbitsWeigh
 
     `format` is one of `q4_0`, `q4_1`, `q5_0`, `q5_1`, `q8_0`, `q2_k` to `q6_k`, `iq4_nl`, `mxfp4` and `nvfp4`; see
     `topi.block_formats`. DefinitionError for others, and for other shapes.
+
+        >>> from tensorlang import te, topi
+        >>> weights = topi.pack_nbits(te.placeholder((64, 4, 18), "uint8"), "q4_0")
+        >>> topi.matmul_nbits(te.placeholder((2, 128)), weights).shape
+        (2, 64)
     """
     form = block_format(format)
     rows, k = _check_blocks(blocks, form)
@@ -166,6 +181,11 @@ def pack_groups(
 
     A weight is `scale * (code - zero point)`; without zero points those are half of the codes there are. One block a
     row is a scale of each channel. DefinitionError for other shapes and dtypes.
+
+        >>> from tensorlang import te, topi
+        >>> codes, scales = te.placeholder((64, 128), "uint8"), te.placeholder((64, 4), "float16")
+        >>> topi.matmul_nbits(te.placeholder((2, 128)), topi.pack_groups(codes, scales)).shape
+        (2, 64)
     """
     (n, k), groups = (extent_of(e) for e in codes.shape[:2]), extent_of(scales.shape[-1])
     if codes.ndim != 2 or codes.dtype != "uint8" or scales.ndim != 2 or not n or not k or not groups or k % groups:
@@ -236,6 +256,10 @@ def dequantize(blocks: Tensor, format: str, name: str = "dequantize") -> Tensor:
     """Return the weights of blocks of bytes uint8[n, k / weights, bytes] as float32[n, k], as the format defines them.
 
     `format`: see `pack_nbits`. DefinitionError for unknown ones, and for other shapes.
+
+        >>> from tensorlang import te, topi
+        >>> topi.dequantize(te.placeholder((64, 4, 18), "uint8"), "q4_0").shape
+        (64, 128)
     """
     form = block_format(format)
     n, k = _check_blocks(blocks, form)
@@ -256,6 +280,12 @@ def quantize_blocks(data: Tensor, block: int = 32, name: str = "quantized") -> Q
     """Quantize float rows [m, k]: each `block` neighbours to bytes of -127 to 127 and a scale, a 127th of the largest.
 
     What `matmul_nbits` multiplies, and what several products of the same rows share. DefinitionError for other shapes.
+
+        >>> from tensorlang import te, topi
+        >>> rows = topi.quantize_blocks(te.placeholder((2, 128)))
+        >>> weights = topi.pack_nbits(te.placeholder((64, 4, 18), "uint8"), "q4_0")
+        >>> topi.matmul_nbits(rows, weights).shape
+        (2, 64)
     """
     k = extent_of(data.shape[-1])
     if data.ndim != 2 or k is None or block < 1 or block % WORD or k % block:
@@ -287,6 +317,11 @@ def matmul_nbits(data: Tensor | QuantizedBlocks, weights: NbitsWeights, name: st
     `data`: float rows, quantized here, or what `quantize_blocks` made of them, in blocks of the weights' size. Sums of
     a block are exact; errors are those of data in eight bits (each at most a 254th of its block's largest number) and
     of sums of floats. DefinitionError for shapes that do not fit.
+
+        >>> from tensorlang import te, topi
+        >>> weights = topi.pack_nbits(te.placeholder((64, 4, 18), "uint8"), "q4_0")
+        >>> topi.matmul_nbits(te.placeholder((2, 128)), weights).shape
+        (2, 64)
     """
     form, k = weights.form, weights.k
     rows = quantize_blocks(data, form.block, f"{name}_data") if isinstance(data, Tensor) else data

@@ -35,6 +35,10 @@ def layer_norm(
 
     `gamma` and `beta` have the shape of these axes; without them they are 1 and 0. Half precision is computed in
     float32. DefinitionError for wrong axes, shapes or dtypes.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.layer_norm, [[1.0, 3.0]], epsilon=0.0)
+        array([[-1.,  1.]], dtype=float32)
     """
     axes = _checked("layer_norm", data, axis, gamma, beta)
     rest = _rest(data, axes)
@@ -68,6 +72,10 @@ def rms_norm(
 
     `weight` has the shape of these axes; without it, it is 1. Half precision is computed in float32.
     DefinitionError for wrong axes, shapes or dtypes.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.rms_norm, [[3.0, 4.0]], epsilon=0.0).round(4)
+        array([[0.8485, 1.1314]], dtype=float32)
     """
     axes = _checked("rms_norm", data, axis, weight)
     rest = _rest(data, axes)
@@ -104,6 +112,10 @@ def batch_norm(
 
     `center` and `scale` say whether `beta` and `gamma` take part. The four have one element per channel.
     Half precision is computed in float32. DefinitionError for a wrong axis, shape or dtype.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.batch_norm, [[[[2.0]]]], [1.0], [0.0], [1.0], [1.0], epsilon=0.0).tolist()
+        [[[[1.0]]]]
     """
     where = normalized("batch_norm", data, axis)
     _checked("batch_norm", data, where, gamma, beta, moving_mean, moving_var)

@@ -87,6 +87,10 @@ def pool2d(
     `layout`: NCHW, NHWC or in blocks such as NCHW16c. `ceil_mode`: a last window may reach beyond the padded end. The
     mean is over all places of the window, or over those in the image where `count_include_pad` is false.
     DefinitionError for other words, and for means of integers.
+
+        >>> from tensorlang import te, topi
+        >>> topi.pool2d(te.placeholder((1, 8, 9, 9)), [3, 3], [2, 2], [1, 1], [1, 1, 1, 1], "max").shape
+        (1, 8, 5, 5)
     """
     images, (down, right) = _images(data, layout), windows(pair("kernel", kernel), stride, padding, dilation)
     pool = Pool.of(name, data, pool_type)
@@ -122,7 +126,14 @@ def max_pool2d(
     ceil_mode: bool = False,
     layout: str = "NCHW",
 ) -> Tensor:
-    """Return `pool2d` of maxima."""
+    """Return `pool2d` of maxima.
+
+    >>> import numpy as np
+    >>> from tensorlang import te, topi
+    >>> image = np.arange(16.0).reshape(1, 1, 4, 4)
+    >>> te.evaluate(topi.max_pool2d, image, kernel=2, stride=2).tolist()
+    [[[[5.0, 7.0], [13.0, 15.0]]]]
+    """
     return pool2d(data, kernel, stride, dilation, padding, "max", ceil_mode, layout, name="max_pool2d")
 
 
@@ -137,7 +148,14 @@ def avg_pool2d(
     layout: str = "NCHW",
     count_include_pad: bool = True,
 ) -> Tensor:
-    """Return `pool2d` of means."""
+    """Return `pool2d` of means.
+
+    >>> import numpy as np
+    >>> from tensorlang import te, topi
+    >>> image = np.arange(16.0).reshape(1, 1, 4, 4)
+    >>> te.evaluate(topi.avg_pool2d, image, kernel=2, stride=2).tolist()
+    [[[[2.5, 4.5], [10.5, 12.5]]]]
+    """
     return pool2d(
         data, kernel, stride, dilation, padding, "avg", ceil_mode, layout, count_include_pad, name="avg_pool2d"
     )
@@ -145,7 +163,14 @@ def avg_pool2d(
 
 @checked
 def global_pool(data: Tensor, pool_type: str, layout: str = "NCHW") -> Tensor:
-    """Return the maximum or the mean of each channel over all pixels, with height and width of 1."""
+    """Return the maximum or the mean of each channel over all pixels, with height and width of 1.
+
+    >>> import numpy as np
+    >>> from tensorlang import te, topi
+    >>> image = np.arange(16.0).reshape(1, 1, 4, 4)
+    >>> te.evaluate(topi.global_pool, image, pool_type="avg").tolist()
+    [[[[7.5]]]]
+    """
     images = _images(data, layout)
     Pool.of("global_pool", data, pool_type)
     along = [images.letters.index(letter) for letter in "HW"]

@@ -46,6 +46,11 @@ def pack_narrow(
 
     `transposed`: False for weights [k, n]. The width of a panel suits the registers of `target`, this machine by
     default. DefinitionError for other dtypes.
+
+        >>> from tensorlang import te, topi
+        >>> packed = topi.pack_narrow(te.placeholder((100, 64), "int8"))
+        >>> packed.dtype
+        'int8'
     """
     if weight.ndim != 2 or weight.dtype not in {w for _, w in SUMS}:
         raise DefinitionError(f"pack_narrow wants a matrix of bfloat16 or int8, got {weight}")
@@ -60,6 +65,11 @@ def narrow_offsets(
     """Return what `dense_narrow` subtracts for data of a dtype and zero point, from weights of `pack_narrow`.
 
     Shape [n / w, w]: the zero point times the sum of each column, of data as the target multiplies them.
+
+        >>> from tensorlang import te, topi
+        >>> packed = topi.pack_narrow(te.placeholder((100, 64), "int8"))
+        >>> topi.narrow_offsets(packed, "uint8", zero_point=3).dtype
+        'int32'
     """
     if packed.ndim != 4 or SUMS.get((data, packed.dtype)) != "int32":
         raise DefinitionError(
@@ -84,6 +94,12 @@ def dense_narrow(
 
     `units`: the number of columns n. `offsets`: made ahead by `narrow_offsets`, for the dtype and the zero point of
     data and the same target, which saves a pass over the weights. DefinitionError when shapes or dtypes do not fit.
+
+        >>> from tensorlang import te, topi
+        >>> packed = topi.pack_narrow(te.placeholder((100, 64), "int8"))
+        >>> made = topi.dense_narrow(te.placeholder((8, 64), "uint8"), packed, units=100)
+        >>> made.shape, made.dtype
+        ((8, 100), 'int32')
     """
     _check_packed(data, packed, units, name)
     _check_offsets(data, packed, offsets, zero_point, name)

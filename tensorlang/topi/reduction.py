@@ -25,37 +25,67 @@ Axes = int | Sequence[int] | None
 
 @checked
 def sum(data: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "sum") -> Tensor:  # noqa: A001
-    """Return the sums along some axes (None: all), in the dtype of `data`; half precision is added up in float32."""
+    """Return the sums along some axes (None: all), in the dtype of `data`; half precision is added up in float32.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.sum, [[1.0, 2.0], [3.0, 5.0]], axis=1)
+    array([3., 8.], dtype=float32)
+    """
     return _narrow(_reduced(data, axis, keepdims, te.sum, name, wide=True), data)
 
 
 @checked
 def prod(data: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "prod") -> Tensor:
-    """Return the products along some axes (None: all); those of half precision are made in float32."""
+    """Return the products along some axes (None: all); those of half precision are made in float32.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.prod, [[1.0, 2.0], [3.0, 5.0]], axis=1)
+    array([ 2., 15.], dtype=float32)
+    """
     return _narrow(_reduced(data, axis, keepdims, te.prod, name, wide=True), data)
 
 
 @checked
 def max(data: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "max") -> Tensor:  # noqa: A001
-    """Return the largest elements along some axes (None: all); NaN where one is."""
+    """Return the largest elements along some axes (None: all); NaN where one is.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.max, [[1.0, 2.0], [3.0, 5.0]], axis=1)
+    array([2., 5.], dtype=float32)
+    """
     return _reduced(data, axis, keepdims, te.max, name)
 
 
 @checked
 def min(data: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "min") -> Tensor:  # noqa: A001
-    """Return the smallest elements along some axes (None: all); NaN where one is."""
+    """Return the smallest elements along some axes (None: all); NaN where one is.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.min, [[1.0, 2.0], [3.0, 5.0]], axis=1)
+    array([1., 3.], dtype=float32)
+    """
     return _reduced(data, axis, keepdims, te.min, name)
 
 
 @checked
 def any(data: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "any") -> Tensor:  # noqa: A001
-    """Return whether one of the elements along some axes (None: all) is true (not zero), as bool."""
+    """Return whether one of the elements along some axes (None: all) is true (not zero), as bool.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.any, [[True, False], [True, True]], axis=1)
+    array([ True,  True])
+    """
     return _reduced(_true(data, name), axis, keepdims, te.any, name)
 
 
 @checked
 def all(data: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "all") -> Tensor:  # noqa: A001
-    """Return whether all elements along some axes (None: all) are true (not zero), as bool."""
+    """Return whether all elements along some axes (None: all) are true (not zero), as bool.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.all, [[True, False], [True, True]], axis=1)
+    array([False,  True])
+    """
     return _reduced(_true(data, name), axis, keepdims, te.all, name)
 
 
@@ -64,6 +94,10 @@ def logsumexp(data: Tensor, axis: Axes = None, keepdims: bool = False, name: str
     """Return the logarithms of the sums of powers of e along some axes (None: all) of floats.
 
     The largest element is taken out of the powers, so none overflows; half precision is added up in float32.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.logsumexp, [[1.0, 2.0], [3.0, 5.0]], axis=1).round(4)
+        array([2.3133, 5.1269], dtype=float32)
     """
     if not dtypes.info(data.dtype).is_float:
         raise DefinitionError(f"logsumexp wants floats, got {data.dtype}; topi.cast the tensor first")
@@ -103,7 +137,12 @@ def _true(data: Tensor, name: str) -> Tensor:
 
 @checked
 def mean(data: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "mean") -> Tensor:
-    """Return the means along some axes (None: all) of floats; half precision is added up in float32."""
+    """Return the means along some axes (None: all) of floats; half precision is added up in float32.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.mean, [[1.0, 2.0], [3.0, 5.0]], axis=1)
+    array([1.5, 4. ], dtype=float32)
+    """
     if not dtypes.info(data.dtype).is_float:
         raise DefinitionError(f"mean wants floats, got {data.dtype}; topi.cast the tensor first")
     total = _reduced(data, axis, keepdims, te.sum, f"{name}_sum", wide=True)
@@ -120,6 +159,10 @@ def argmax(data: Tensor, axis: Axes = None, keepdims: bool = False, name: str = 
 
     Along several axes: their place in these, flattened. The first of several equal ones; a NaN counts as the largest
     of all.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.argmax, [[1.0, 2.0], [3.0, 5.0]], axis=1)
+        array([1, 1], dtype=int32)
     """
     return _place(data, axis, keepdims, name, largest=True)
 
@@ -130,6 +173,10 @@ def argmin(data: Tensor, axis: Axes = None, keepdims: bool = False, name: str = 
 
     Along several axes: their place in these, flattened. The first of several equal ones; a NaN counts as the smallest
     of all.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.argmin, [[1.0, 2.0], [3.0, 5.0]], axis=1)
+        array([0, 0], dtype=int32)
     """
     return _place(data, axis, keepdims, name, largest=False)
 

@@ -42,7 +42,12 @@ def _within(index: Expr, extent: Expr, times: int) -> Expr:
 
 @checked
 def repeat(a: Tensor, repeats: int, axis: int, name: str = "repeat") -> Tensor:
-    """Return `a` with each element along an axis so often in a row."""
+    """Return `a` with each element along an axis so often in a row.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.repeat, [1, 2], repeats=2, axis=0)
+    array([1, 1, 2, 2], dtype=int32)
+    """
     where = normalized("repeat", a, axis)
     if repeats < 1:
         raise DefinitionError(f"repeat wants a number of at least 1, got {repeats}")
@@ -52,7 +57,13 @@ def repeat(a: Tensor, repeats: int, axis: int, name: str = "repeat") -> Tensor:
 
 @checked
 def stack(tensors: Sequence[Tensor], axis: int = 0, name: str = "stack") -> Tensor:
-    """Return tensors of one shape side by side along a new axis; DefinitionError where they differ."""
+    """Return tensors of one shape side by side along a new axis; DefinitionError where they differ.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.stack, ([1, 2], [3, 4]), axis=0)
+    array([[1, 2],
+           [3, 4]], dtype=int32)
+    """
     if not tensors:
         raise DefinitionError("stack wants at least one tensor, got none")
     place = new_place("stack", tensors[0], axis)
@@ -61,7 +72,12 @@ def stack(tensors: Sequence[Tensor], axis: int = 0, name: str = "stack") -> Tens
 
 @checked
 def flip(a: Tensor, axis: int | Sequence[int] = 0, name: str = "flip") -> Tensor:
-    """Return `a` with the elements along some axes in reverse order."""
+    """Return `a` with the elements along some axes in reverse order.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.flip, [1, 2, 3], axis=0)
+    array([3, 2, 1], dtype=int32)
+    """
     turned = normalized_all("flip", a, axis)
 
     def element(*i: Expr) -> Expr:
@@ -75,6 +91,10 @@ def roll(a: Tensor, shift: int | Sequence[int], axis: int | Sequence[int] | None
     """Return `a` with its elements moved on along some axes, those beyond the end to the beginning.
 
     Without an axis the flattened tensor is rolled, as in NumPy. DefinitionError where shifts and axes differ in number.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.roll, [1, 2, 3], shift=1, axis=0)
+        array([3, 1, 2], dtype=int32)
     """
     if axis is None:
         flat = reshape(a, (-1,), name=f"{name}_flat")
@@ -105,6 +125,10 @@ def reverse_sequence(
     """Return `a` with the first elements of each sequence in reverse order, so many as `seq_lengths` says.
 
     DefinitionError for lengths that are no vector, and for one axis given twice.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.reverse_sequence, [[1, 2, 3]], [2], seq_axis=1, batch_axis=0)
+        array([[2, 1, 3]], dtype=int32)
     """
     time, batch = normalized("reverse_sequence", a, seq_axis), normalized("reverse_sequence", a, batch_axis)
     if time == batch or seq_lengths.ndim != 1:

@@ -36,6 +36,10 @@ def requantize(
     float32, rounded to the nearest integer, halves to even. With `shift`, a number from 1 to 62 or a vector of such, it
     is the whole number `data * scale / 2^shift`, halves rounded up, and `scale` is of int32 (`fixed_point` gives both).
     What does not fit in `dtype` becomes its nearest value. DefinitionError when dtypes or shapes do not fit.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.requantize, [100, -100, 1000], scale=0.1)
+        array([ 10, -10, 100], dtype=int8)
     """
     if dtypes.info(dtype).bits != 8 or dtype == "bool" or not dtypes.info(data.dtype).is_integer:
         raise DefinitionError(f"{name} makes int8 or uint8 of integers, got {dtype} and {data}")
@@ -74,6 +78,11 @@ def fixed_point(scale: npt.ArrayLike) -> tuple[npt.NDArray[np.int32], npt.NDArra
     """Return multipliers and shifts for `requantize` whose quotient is nearest to scales.
 
     DefinitionError for scales that are not positive, or not between 2^-31 and 2^30.
+
+        >>> from tensorlang import topi
+        >>> multiplier, shift = topi.fixed_point(0.25)
+        >>> int(multiplier), int(shift)
+        (1073741824, 32)
     """
     try:
         exact = np.asarray(scale, np.float64)

@@ -156,6 +156,10 @@ def upsampling(
     """Return images with so many times the rows and columns: `resize2d` in asymmetric coordinates, or align_corners.
 
     DefinitionError as for resize2d.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.upsampling, [[[[1.0, 2.0]]]], scale_h=1, scale_w=2).tolist()
+        [[[[1.0, 1.0, 2.0, 2.0]]]]
     """
     if sorted(layout) != sorted("NCHW") or data.ndim != 4:
         raise DefinitionError(f"upsampling wants images and a layout of the letters NCHW, got {data} and {layout!r}")

@@ -29,6 +29,11 @@ def rope(
     elements from 2 half on stay. Computed in float32 at least. DefinitionError where shapes or dtypes do not fit.
 
     Source: J. Su et al., RoFormer: Enhanced Transformer with Rotary Position Embedding, 2021.
+
+        >>> from tensorlang import te, topi
+        >>> cosines, sines = topi.rope_tables(8, 1)
+        >>> te.evaluate(topi.rope, [[[[1.0, 0.0]]]], [[0]], cosines, sines).tolist()
+        [[[[1.0, 0.0]]]]
     """
     half = extent_of(cosines.shape[-1]) or 0
     width, most = extent_of(data.shape[-1]), extent_of(cosines.shape[0])
@@ -75,6 +80,11 @@ def rope_tables(
     """Cosines and sines float32[most, half] of `position * base ** (-i / half)`, each divided by a factor if given.
 
     `factors`: `half` numbers. DefinitionError unless all of them, `most`, `half` and `base` are greater than 0.
+
+        >>> from tensorlang import topi
+        >>> cosines, sines = topi.rope_tables(2, 1)
+        >>> sines.round(3).tolist()
+        [[0.0], [0.8410000205039978]]
     """
     if most < 1 or half < 1 or not base > 0:
         raise DefinitionError(f"rope_tables takes numbers greater than 0, got most={most}, half={half}, base={base}")

@@ -70,13 +70,23 @@ def scatter_elements(
 
 @checked
 def scatter(data: Tensor, indices: Tensor, updates: Tensor, axis: int = 0, name: str = "scatter") -> Tensor:
-    """Return `scatter_elements` of updates of which the last one to an element counts: TVM's name until 0.9."""
+    """Return `scatter_elements` of updates of which the last one to an element counts: TVM's name until 0.9.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.scatter, [0, 0, 0], [2], [5])
+    array([0, 0, 5], dtype=int32)
+    """
     return scatter_elements(data, indices, updates, axis, "update", name)
 
 
 @checked
 def scatter_add(data: Tensor, indices: Tensor, updates: Tensor, axis: int = 0, name: str = "scatter_add") -> Tensor:
-    """Return `scatter_elements` that adds updates up: TVM's name until 0.9."""
+    """Return `scatter_elements` that adds updates up: TVM's name until 0.9.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.scatter_add, [1, 1], [0], [5])
+    array([6, 1], dtype=int32)
+    """
     return scatter_elements(data, indices, updates, axis, "add", name)
 
 
@@ -130,6 +140,11 @@ def sparse_to_dense(
 
     `sparse_indices` are places [n, dimensions], or of a vector [n] or (). Values: one for each, or () for all. Of
     several values for a place the last one counts. DefinitionError for other shapes and dtypes.
+
+        >>> import numpy as np
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.sparse_to_dense, [[1], [3]], output_shape=[4], sparse_values=np.array([5, 6]))
+        array([0, 5, 0, 6])
     """
     shape, rank = tuple(output_shape), len(output_shape)
     given = extents(name, sparse_indices)

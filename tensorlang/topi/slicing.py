@@ -129,7 +129,12 @@ def strided_set(
     strides: Sequence[int] | None = None,
     name: str = "strided_set",
 ) -> Tensor:
-    """Return `a` with `v` in place of `a[begin:end:strides]`; DefinitionError where `v` has another shape."""
+    """Return `a` with `v` in place of `a[begin:end:strides]`; DefinitionError where `v` has another shape.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.strided_set, [1, 2, 3], [9], begin=[1], end=[2])
+    array([1, 9, 3], dtype=int32)
+    """
     cuts = _cuts("strided_set", a, begin, end, strides, None, "end")
     wanted = [cuts[d][2] if d in cuts else n for d, n in enumerate(a.shape)]
     if v.ndim != a.ndim or not all(extent_of(n) == w or same(n, w) for n, w in zip(v.shape, wanted, strict=True)):
@@ -153,6 +158,10 @@ def slice_like(data: Tensor, shape_like: Tensor, axes: Sequence[int] | None = No
     """Return the first elements of `data` along some axes (None: all), so many as `shape_like` has there.
 
     DefinitionError where it has more, or another rank.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.slice_like, [[1, 2], [3, 4]], [[0]])
+        array([[1]], dtype=int32)
     """
     wanted = normalized_all("slice_like", data, axes)
     if max(wanted, default=-1) >= shape_like.ndim:
@@ -172,6 +181,12 @@ def sliding_window(
     """Return the windows of a shape that slide, by strides, over the axes from `axis` on: their axes come last.
 
     DefinitionError for windows that do not fit.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.sliding_window, [1, 2, 3, 4], axis=0, window_shape=[2], strides=[1])
+        array([[1, 2],
+               [2, 3],
+               [3, 4]], dtype=int32)
     """
     first = normalized("sliding_window", data, axis)
     over = range(first, first + len(window_shape))

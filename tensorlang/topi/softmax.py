@@ -28,6 +28,11 @@ def softmax(x: Tensor, axis: int = -1, name: str = "softmax") -> Tensor:
     """Return `exp(x) / sum(exp(x))` along an axis, computed without overflow, in the dtype of `x` (a float).
 
     Half precision is computed in float32. A row that holds NaN or infinity gives NaN. DefinitionError for a wrong axis.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.softmax, [[1.0, 2.0], [3.0, 5.0]], axis=1).round(4)
+        array([[0.2689, 0.7311],
+               [0.1192, 0.8808]], dtype=float32)
     """
     where = _checked("softmax", x, axis)
     greatest = _greatest(x, where, name)
@@ -54,6 +59,11 @@ def log_softmax(x: Tensor, axis: int = -1, name: str = "log_softmax") -> Tensor:
     """Return `x - log(sum(exp(x)))` along an axis, computed without overflow, in the dtype of `x` (a float).
 
     Half precision is computed in float32. A row that holds NaN or infinity gives NaN. DefinitionError for a wrong axis.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.log_softmax, [[1.0, 2.0], [3.0, 5.0]], axis=1).round(4)
+        array([[-1.3133, -0.3133],
+               [-2.1269, -0.1269]], dtype=float32)
     """
     where = _checked("log_softmax", x, axis)
     greatest = _greatest(x, where, name)

@@ -48,6 +48,10 @@ def sort(data: Tensor, axis: int = -1, is_ascend: bool = True, name: str = "sort
     """Return the elements in order along an axis, what is not a number above all numbers.
 
     DefinitionError for symbolic extents.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.sort, [3.0, 1.0, 2.0])
+        array([1., 2., 3.], dtype=float32)
     """
     where = normalized("sort", data, axis)
     places = _places(data, where, shape_of(data)[where], is_ascend, "int32", f"{name}_argsort")
@@ -94,6 +98,10 @@ def searchsorted(
 
     What is not a number is above all numbers, as `sort` has it. The sequence is a vector, or has a row for each row of
     `values`. DefinitionError for other shapes.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.searchsorted, [1, 3, 5], [3, 4])
+        array([1, 2])
     """
     shape, shared = values.shape, sorted_sequence.ndim == 1
     rows = sorted_sequence.shape[:-1]

@@ -18,7 +18,12 @@ from tensorlang.topi.transform import pad, reshape, transpose
 
 @checked
 def flatten(data: Tensor, name: str = "flatten") -> Tensor:
-    """Return `data` as a matrix: the first dimension, and all others in one."""
+    """Return `data` as a matrix: the first dimension, and all others in one.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.flatten, [[[1, 2], [3, 4]]])
+    array([[1, 2, 3, 4]], dtype=int32)
+    """
     if not data.ndim:
         raise DefinitionError(f"flatten: {data} has no dimensions")
     rest: Expr | int = 1
@@ -35,6 +40,11 @@ def depth_to_space(
 
     The channels of one pixel of the squares are neighbours (`mode` DCR), or those of one square (CRD). DefinitionError
     for another layout or mode, and for channels that make no squares.
+
+        >>> import numpy as np
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.depth_to_space, np.arange(4).reshape(1, 4, 1, 1), block_size=2).tolist()
+        [[[[0, 1], [2, 3]]]]
     """
     _check_blocks("depth_to_space", data, block_size, layout)
     if mode not in ("DCR", "CRD"):
@@ -64,6 +74,11 @@ def space_to_depth(data: Tensor, block_size: int, layout: str = "NCHW", name: st
     """Return images of more channels and fewer pixels: the pixels of each square become channels (the inverse of DCR).
 
     DefinitionError for another layout, or pixels that make no squares.
+
+        >>> import numpy as np
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.space_to_depth, np.arange(4).reshape(1, 1, 2, 2), block_size=2).tolist()
+        [[[[0]], [[1]], [[2]], [[3]]]]
     """
     _check_blocks("space_to_depth", data, block_size, layout)
     n, c, high, wide = data.shape if layout == "NCHW" else (data.shape[d] for d in (0, 3, 1, 2))
@@ -100,6 +115,10 @@ def space_to_batch_nd(
     """Return `data` padded, cut into blocks along the axes behind the batch, and each place of a block as a batch.
 
     DefinitionError for lists of different lengths, and extents that make no blocks.
+
+        >>> from tensorlang import te, topi
+        >>> topi.space_to_batch_nd(te.placeholder((1, 6, 6)), [2, 2], [0, 0], [0, 0]).shape
+        (4, 3, 3)
     """
     _check_lists("space_to_batch_nd", data, block_shape, pad_before, pad_after)
     rest = data.ndim - 1 - len(block_shape)
@@ -128,6 +147,10 @@ def batch_to_space_nd(
     """Return batches as places of blocks along the axes behind the batch, then cropped: undoes space_to_batch_nd.
 
     DefinitionError for lists of different lengths, and batches that make no blocks.
+
+        >>> from tensorlang import te, topi
+        >>> topi.batch_to_space_nd(te.placeholder((4, 3, 3)), [2, 2], [0, 0], [0, 0]).shape
+        (1, 6, 6)
     """
     _check_lists("batch_to_space_nd", data, block_shape, crop_begin_list, crop_end_list)
     size = 1
@@ -171,6 +194,10 @@ def dilate(data: Tensor, strides: Sequence[int], dilation_value: float = 0.0, na
     """Return `data` with its elements `strides` apart, and `dilation_value` between them.
 
     DefinitionError when there is not one number of at least 1 for each dimension.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.dilate, [1.0, 2.0], strides=[2])
+        array([1., 0., 2.], dtype=float32)
     """
     if len(strides) != data.ndim or any(n < 1 for n in strides):
         raise DefinitionError(f"dilate of {data} wants {data.ndim} numbers of at least 1, got {list(strides)}")
@@ -196,6 +223,10 @@ def mirror_pad(
     """Return `data` with a border that mirrors it: the edge itself twice (SYMMETRIC), or once (REFLECT).
 
     DefinitionError for another mode, and for a border wider than the data.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.mirror_pad, [1, 2, 3], pad_before=[1], pad_after=[1])
+        array([1, 1, 2, 3, 3], dtype=int32)
     """
     after = pad_before if pad_after is None else pad_after
     skip = {"SYMMETRIC": 0, "REFLECT": 1}.get(mode)

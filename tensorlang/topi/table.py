@@ -41,7 +41,12 @@ OPERATORS: Mapping[str, Operator] = {op.name: op for family in FAMILIES for op i
 
 @checked
 def operator(name: str) -> Operator:
-    """Return the operator of that name, or raise DefinitionError with the nearest one."""
+    """Return the operator of that name, or raise DefinitionError with the nearest one.
+
+    >>> from tensorlang import topi
+    >>> topi.operator("matmul").sizes
+    ('M', 'N', 'K')
+    """
     if name in OPERATORS:
         return OPERATORS[name]
     near = difflib.get_close_matches(name, OPERATORS, 1)

@@ -26,7 +26,13 @@ Array = npt.NDArray[Any]
 
 @checked
 def transpose(a: Tensor, axes: Sequence[int] | None = None, name: str = "transpose") -> Tensor:
-    """Return `a` with its dimensions in the order of `axes` (None: reversed); DefinitionError for no such order."""
+    """Return `a` with its dimensions in the order of `axes` (None: reversed); DefinitionError for no such order.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.transpose, [[1, 2], [3, 4]])
+    array([[1, 3],
+           [2, 4]], dtype=int32)
+    """
     order = list(range(a.ndim))[::-1] if axes is None else [normalized("transpose", a, axis) for axis in axes]
     if sorted(order) != list(range(a.ndim)):
         raise DefinitionError(f"transpose: {a.name} has {a.ndim} dimensions, so {list(axes or ())} is no order of them")
@@ -44,6 +50,11 @@ def reshape(a: Tensor, newshape: Sequence[ExprLike], name: str = "reshape") -> T
     """Return the elements of `a`, in the order of memory, in another shape; one extent may be -1: what is left.
 
     DefinitionError when the number of elements differs.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.reshape, [1, 2, 3, 4], newshape=(2, 2))
+        array([[1, 2],
+               [3, 4]], dtype=int32)
     """
     extents = sizes("reshape", newshape)
     unknown = [place for place, n in enumerate(extents) if isinstance(n, Const) and n.value == -1]
@@ -74,7 +85,12 @@ def reshape(a: Tensor, newshape: Sequence[ExprLike], name: str = "reshape") -> T
 
 @checked
 def expand_dims(a: Tensor, axis: int, num_newaxis: int = 1, name: str = "expand_dims") -> Tensor:
-    """Return `a` with dimensions of extent 1 in front of `axis` (of the result, when negative)."""
+    """Return `a` with dimensions of extent 1 in front of `axis` (of the result, when negative).
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.expand_dims, [1, 2], axis=0)
+    array([[1, 2]], dtype=int32)
+    """
     place = new_place("expand_dims", a, axis)
     shape = (*a.shape[:place], *[as_expr(1, "int32")] * num_newaxis, *a.shape[place:])
     made = te.compute(shape, lambda *i: a(*i[:place], *i[place + num_newaxis :]), name=name)
@@ -84,7 +100,12 @@ def expand_dims(a: Tensor, axis: int, num_newaxis: int = 1, name: str = "expand_
 
 @checked
 def squeeze(a: Tensor, axis: int | Sequence[int] | None = None, name: str = "squeeze") -> Tensor:
-    """Return `a` without dimensions of extent 1: those of `axis`, or all; DefinitionError when one is longer."""
+    """Return `a` without dimensions of extent 1: those of `axis`, or all; DefinitionError when one is longer.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.squeeze, [[1, 2]], axis=0)
+    array([1, 2], dtype=int32)
+    """
     ones = [d for d, n in enumerate(a.shape) if isinstance(n, Const) and n.value == 1]
     dropped = ones if axis is None else normalized_all("squeeze", a, axis)
     if not set(dropped) <= set(ones):
@@ -101,7 +122,12 @@ def squeeze(a: Tensor, axis: int | Sequence[int] | None = None, name: str = "squ
 
 @checked
 def concatenate(a_tuple: Sequence[Tensor], axis: int = 0, name: str = "concatenate") -> Tensor:
-    """Return tensors side by side along an axis; DefinitionError where dtypes or other extents differ."""
+    """Return tensors side by side along an axis; DefinitionError where dtypes or other extents differ.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.concatenate, ([1, 2], [3]), axis=0)
+    array([1, 2, 3], dtype=int32)
+    """
     if not a_tuple:
         raise DefinitionError("concatenate wants at least one tensor, got none")
     first, where = a_tuple[0], normalized("concatenate", a_tuple[0], axis)
@@ -140,6 +166,10 @@ def pad(
     """Return `data` with a border of `pad_value`: so many elements before and after each dimension (None: as before).
 
     DefinitionError when there is not one whole number of at least 0 for each dimension.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.pad, [1, 2], pad_before=[1], pad_after=[1], pad_value=9)
+        array([9, 1, 2, 9], dtype=int32)
     """
     after = pad_before if pad_after is None else pad_after
     if len(pad_before) != data.ndim or len(after) != data.ndim or any(n < 0 for n in (*pad_before, *after)):
@@ -165,6 +195,10 @@ def split(ary: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0, 
     """Return the parts of `ary` along an axis: so many equal ones, or cut at some indices.
 
     DefinitionError when they are not equal, or the indices do not rise.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.split, [1, 2, 3, 4], indices_or_sections=2)
+        (array([1, 2], dtype=int32), array([3, 4], dtype=int32))
     """
     where = normalized("split", ary, axis)
     extent = ary.shape[where]
@@ -193,6 +227,11 @@ def layout_transform(array: Tensor, src_layout: str, dst_layout: str, name: str 
     """Return a tensor of layout `src_layout` in another one, as from `NCHW` to `NCHW16c`; blocks are to fit exactly.
 
     DefinitionError for other letters, or an extent that is not a multiple of its block.
+
+        >>> import numpy as np
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.layout_transform, np.arange(4).reshape(1, 4), src_layout="NC", dst_layout="NC2c").tolist()
+        [[[0, 1], [2, 3]]]
     """
     letters = "".join(sorted({c.upper() for c in src_layout if c.isalpha()}))
     source, target = layout(src_layout, letters, letters), layout(dst_layout, letters, letters)

@@ -67,6 +67,10 @@ def winograd_pack(
 
     Built once, as a kernel of its own, it takes the transform out of every call. It is made in float64. The last block
     is filled up with zeros. DefinitionError unless windows are 3 * 3 and `tile` is 2 or 4.
+
+        >>> from tensorlang import te, topi
+        >>> topi.winograd_pack(te.placeholder((40, 3, 3, 3)), tile=4, block=32).shape
+        (6, 6, 2, 3, 32)
     """
     kernels = layout(kernel_layout, "OIHW", ("O", "I"))
     _check_tile(tile)
@@ -113,6 +117,11 @@ def conv2d_winograd(
     for m = 2, where that of `conv2d` is about 1e-6; an element that is infinite or not a number reaches all results of
     its tile. Layouts, `padding` and `channels` are those of `conv2d`; NCHW16c makes outputs in the blocks of the
     weights. DefinitionError when the shapes do not fit, or are not numbers.
+
+        >>> from tensorlang import te, topi
+        >>> packed = topi.winograd_pack(te.placeholder((32, 3, 3, 3)))
+        >>> topi.conv2d_winograd(te.placeholder((1, 3, 10, 10)), packed).shape
+        (1, 32, 8, 8)
     """
     return by_tiles(data, packed, padding, layout(data_layout, "NCHW", ("C",)), channels, name, _UNDERIVED)
 

@@ -79,6 +79,14 @@ def import_log(
     tensorlang ships, need not be named. `target` replaces that of the log. Each schedule is proven legal; records hold
     our trace and the times of the log, with nothing known of the machine that took them but its target. RecordError
     when the file cannot be read; a line that cannot be imported is refused alone.
+
+        >>> from pathlib import Path
+        >>> from tempfile import mkdtemp
+        >>> from tensorlang import autotune
+        >>> log = Path(mkdtemp()) / "autotvm.log"
+        >>> characters = log.write_text('{"version": 0.2}')
+        >>> [str(refusal.line) for refusal in autotune.import_log(log).refused]
+        ['1']
     """
     reader = _Reader(
         {name: source_of(name, program) for name, program in (programs or {}).items()},

@@ -98,7 +98,19 @@ def _looks_deep(line: bytes) -> bool:
 
 
 def read_log(path: LogPath) -> Log:
-    """Read a log, skipping and counting what is torn. RecordError when it is no log at all."""
+    """Read a log, skipping and counting what is torn. RecordError when it is no log at all.
+
+    >>> from pathlib import Path
+    >>> from tempfile import mkdtemp
+    >>> from tensorlang import autotune, te
+    >>> task = autotune.create_task("matmul", (8, 8, 8), threads=1)
+    >>> record = autotune.record_by_hand(task, te.create_schedule(task.outputs), [1e-6])
+    >>> log = Path(mkdtemp()) / "matmul.jsonl"
+    >>> with autotune.LogWriter(log) as writer:
+    ...     writer.append(record)
+    >>> len(autotune.read_log(log).records)
+    1
+    """
     path = Path(path)
     records: list[TuningRecord] = []
     torn, reasons = 0, []
@@ -230,12 +242,26 @@ def _open_to_append(path: Path) -> tuple[int, bool]:
 def best_record(
     records: Iterable[TuningRecord], accept: Callable[[TuningRecord], bool] = lambda r: True
 ) -> TuningRecord | None:
-    """Return the fastest record that is ok and accepted, or None."""
+    """Return the fastest record that is ok and accepted, or None.
+
+    >>> from tensorlang import autotune, te
+    >>> task = autotune.create_task("matmul", (8, 8, 8), threads=1)
+    >>> record = autotune.record_by_hand(task, te.create_schedule(task.outputs), [1e-6])
+    >>> autotune.best_record([record]).median
+    1e-06
+    """
     return min((r for r in records if r.ok and accept(r)), key=lambda r: r.median, default=None)
 
 
 def best_records(records: Iterable[TuningRecord]) -> list[TuningRecord]:
-    """Return the fastest ok record of every workload, target and thread count, in order of first appearance."""
+    """Return the fastest ok record of every workload, target and thread count, in order of first appearance.
+
+    >>> from tensorlang import autotune, te
+    >>> task = autotune.create_task("matmul", (8, 8, 8), threads=1)
+    >>> record = autotune.record_by_hand(task, te.create_schedule(task.outputs), [1e-6])
+    >>> [best.threads for best in autotune.best_records([record, record])]
+    [1]
+    """
     best: dict[tuple[str, str], TuningRecord] = {}
     for record in records:
         if record.ok:

@@ -24,6 +24,18 @@ def merge_logs(paths: Sequence[LogPath], output: LogPath) -> tuple[Log, int]:
     Returns the merged log and the number of duplicates dropped. Older schemas become today's; whole lines of an
     unknown schema are kept as they are, at the end; torn ones are left out. RecordError when another process is
     writing to `output`.
+
+        >>> from pathlib import Path
+        >>> from tempfile import mkdtemp
+        >>> from tensorlang import autotune, te
+        >>> task = autotune.create_task("matmul", (8, 8, 8), threads=1)
+        >>> record = autotune.record_by_hand(task, te.create_schedule(task.outputs), [1e-6])
+        >>> log = Path(mkdtemp()) / "matmul.jsonl"
+        >>> with autotune.LogWriter(log) as writer:
+        ...     writer.append(record)
+        >>> merged, left_out = autotune.merge_logs([log, log], log.with_name("all.jsonl"))
+        >>> len(merged.records)
+        1
     """
     output = Path(output)
     with _replacing(output) as replace_with:

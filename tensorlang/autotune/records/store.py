@@ -24,7 +24,12 @@ INDEX_FROM = 4 << 20  # bytes of a log from which an index answers sooner than r
 
 
 def default_store() -> Path:
-    """The log of this machine in the default store (setting TENSORLANG_STORE)."""
+    """The log of this machine in the default store (setting TENSORLANG_STORE).
+
+    >>> from tensorlang import autotune
+    >>> autotune.default_store().suffix
+    '.jsonl'
+    """
     name = re.sub(r"[^\w.-]+", "-", platform.node()) or "machine"
     return config.get("store") / f"{name}.jsonl"
 

@@ -58,6 +58,13 @@ def make_report(
     """Report on records. Loops of the best schedules need their programs: of `tasks`, or made again by name.
 
     `run_files`: records that name a file of the user run it for that.
+
+        >>> from tensorlang import autotune, te
+        >>> task = autotune.create_task("matmul", (8, 8, 8), threads=1)
+        >>> record = autotune.record_by_hand(task, te.create_schedule(task.outputs), [1e-6])
+        >>> page = autotune.make_report("Products", [record], [task])
+        >>> "Products" in page.to_html()
+        True
     """
     searches = tuple(searches_of(records))
     largest = sorted(range(len(searches)), key=lambda n: -searches[n].trials)[:MOST_SEARCHES]
@@ -69,6 +76,17 @@ def report_logs(logs: Sequence[str | os.PathLike[str]], workload: str | None = N
     """Report on logs (`default`: the default store), or on the programs in them whose name holds `workload`.
 
     RecordError when a log cannot be read, or has no such program.
+
+        >>> from pathlib import Path
+        >>> from tempfile import mkdtemp
+        >>> from tensorlang import autotune, te
+        >>> task = autotune.create_task("matmul", (8, 8, 8), threads=1)
+        >>> record = autotune.record_by_hand(task, te.create_schedule(task.outputs), [1e-6])
+        >>> log = Path(mkdtemp()) / "matmul.jsonl"
+        >>> with autotune.LogWriter(log) as writer:
+        ...     writer.append(record)
+        >>> "matmul" in autotune.report_logs([log]).to_html()
+        True
     """
     read = [read_log(path) for log in logs for path in logs_to_read(log)]
     records = [record for part in read for record in part.records]

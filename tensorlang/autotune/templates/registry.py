@@ -90,6 +90,18 @@ def template(name: str | Callable[..., Any]) -> TemplateFunction | Callable[[Cal
 
     The function takes numbers and texts, defines knobs on `autotune.get_config()`, and returns the schedule and its
     tensors, inputs first. `autotune.task.create` makes a task of it.
+
+        >>> from tensorlang import autotune, te
+        >>> @autotune.template("docs/doubled")
+        ... def doubled(n):
+        ...     x = te.placeholder((n,), name="x")
+        ...     y = te.compute((n,), lambda i: x[i] * 2, name="y")
+        ...     s, knobs = te.create_schedule(y.op), autotune.get_config()
+        ...     knobs.define_split("tile", y.op.axis[0], num_outputs=2)
+        ...     outer, inner = knobs["tile"].apply(s, y, y.op.axis[0])
+        ...     return s, [x, y]
+        >>> len(autotune.task.create("docs/doubled", (64,), "llvm").config_space)
+        7
     """
     if not isinstance(name, str):
         return _register(name.__name__, name)
@@ -103,7 +115,20 @@ def _register(name: str, function: Callable[..., Any]) -> TemplateFunction:
 
 
 def get_config() -> Config:
-    """The configuration of this run of a template: define knobs on it, and use what they are set to."""
+    """The configuration of this run of a template: define knobs on it, and use what they are set to.
+
+    >>> from tensorlang import autotune, te
+    >>> @autotune.template("docs/tripled")
+    ... def tripled(n):
+    ...     x = te.placeholder((n,), name="x")
+    ...     y = te.compute((n,), lambda i: x[i] * 3, name="y")
+    ...     s, knobs = te.create_schedule(y.op), autotune.get_config()
+    ...     knobs.define_split("tile", y.op.axis[0], num_outputs=2)
+    ...     outer, inner = knobs["tile"].apply(s, y, y.op.axis[0])
+    ...     return s, [x, y]
+    >>> len(autotune.task.create("docs/tripled", (64,), "llvm").config_space)
+    7
+    """
     config = _config.get()
     if config is None:
         raise DefinitionError("get_config() is for the body of a function with @autotune.template", caller())

@@ -110,7 +110,13 @@ def create(
 def template_task(
     name: str, args: Sequence[Any], target: str | Target | None = None, threads: int | None = None
 ) -> TemplateTask | None:
-    """The task of a template that tensorlang has, or of `path/to/file.py:function` where that is one; else None."""
+    """The task of a template that tensorlang has, or of `path/to/file.py:function` where that is one; else None.
+
+    >>> from tensorlang import autotune
+    >>> data, weight = ("TENSOR", (8, 32), "float32"), ("TENSOR", (24, 32), "float32")
+    >>> len(autotune.template_task("dense_nopack.x86", (data, weight), "llvm").config_space)
+    192
+    """
     if name in SHIPPED:
         return collect(find_template(name), meant(args), target, threads)
     if ":" not in name:

@@ -110,6 +110,11 @@ def measure_option(builder: Builder = None, runner: Runner = LOCAL) -> MeasureOp
 
     `runner`: `local`, LocalRunner, `dask://host:port`, DaskRunner, or an open cluster. The workers of a cluster build
     what they run, so that a builder goes with a local runner alone.
+
+        >>> from tensorlang import autotune
+        >>> option = autotune.measure_option(runner=autotune.LocalRunner(number=1))
+        >>> type(option).__name__
+        'MeasureOption'
     """
     run = _meant(runner)
     if isinstance(run, DaskRunner):

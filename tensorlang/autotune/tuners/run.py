@@ -35,6 +35,19 @@ def tune_template(
     Measurements of the task in `log` count, and are not made again. Time is not over before one configuration has
     worked, or a batch has failed. Raises Interrupted at Ctrl-C, ScheduleError when no configuration is legal.
     `early_stopping`, `runner` and `model` as for `autotune.tune`.
+
+        >>> from tensorlang import autotune, te
+        >>> @autotune.template("docs/fivefold")
+        ... def fivefold(n):
+        ...     x = te.placeholder((n,), name="x")
+        ...     y = te.compute((n,), lambda i: x[i] * 5, name="y")
+        ...     s, knobs = te.create_schedule(y.op), autotune.get_config()
+        ...     knobs.define_split("tile", y.op.axis[0], num_outputs=2)
+        ...     outer, inner = knobs["tile"].apply(s, y, y.op.axis[0])
+        ...     return s, [x, y]
+        >>> task = autotune.task.create("docs/fivefold", (64,), "llvm")
+        >>> len(autotune.tune_template(task, trials=1).records)
+        1
     """
     if tuner is not None and model is not None:
         raise DefinitionError("got a tuner and a model; give the model to the tuner: XGBTuner(task, model=...)")

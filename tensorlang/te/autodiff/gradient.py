@@ -48,6 +48,12 @@ def gradient(output: Tensor, inputs: Tensor | Sequence[Tensor], head: Tensor | N
     Where a function has a kink, the first operand of min and max takes ties, abs has 0, and the terms of a maximum or
     minimum that are equal share alike. Raises DefinitionError for what has no derivative here: integer tensors, custom
     reducers, and operations that are not computes.
+
+        >>> from tensorlang import te
+        >>> x = te.placeholder((3,), name="x")
+        >>> y = te.compute((3,), lambda i: x[i] * x[i])
+        >>> [g.shape for g in te.gradient(y, x)]
+        [(3, 3)]
     """
     wanted = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
     _check(output, wanted, head)

@@ -18,27 +18,52 @@ NAMES = ("serial", "parallel", "vectorize", "unroll", "const_range", "bind", "ou
 
 
 def range_(*bounds: Any) -> builtins.range:
-    """A loop that runs in order: `range(end)`, `range(begin, end)` or `range(begin, end, step)`."""
+    """A loop that runs in order: `range(end)`, `range(begin, end)` or `range(begin, end, step)`.
+
+    >>> from tensorlang import te
+    >>> list(te.range(1, 4))
+    [1, 2, 3]
+    """
     return builtins.range(*bounds)
 
 
 def serial(*bounds: Any) -> builtins.range:
-    """A loop that runs in order: `range`."""
+    """A loop that runs in order: `range`.
+
+    >>> from tensorlang import te
+    >>> list(te.serial(3))
+    [0, 1, 2]
+    """
     return builtins.range(*bounds)
 
 
 def parallel(*bounds: Any) -> builtins.range:
-    """A loop whose iterations may run at once."""
+    """A loop whose iterations may run at once.
+
+    >>> from tensorlang import te
+    >>> list(te.parallel(3))
+    [0, 1, 2]
+    """
     return builtins.range(*bounds)
 
 
 def vectorize(*bounds: Any) -> builtins.range:
-    """A loop whose iterations are the lanes of a vector."""
+    """A loop whose iterations are the lanes of a vector.
+
+    >>> from tensorlang import te
+    >>> list(te.vectorize(3))
+    [0, 1, 2]
+    """
     return builtins.range(*bounds)
 
 
 def unroll(*bounds: Any) -> builtins.range:
-    """A loop that is written out."""
+    """A loop that is written out.
+
+    >>> from tensorlang import te
+    >>> list(te.unroll(3))
+    [0, 1, 2]
+    """
     return builtins.range(*bounds)
 
 
@@ -53,10 +78,20 @@ def bind(tag: str, extent: Any) -> builtins.range:
 
 
 def output_tensor(shape: Any, dtype: Any = "float32") -> Array:
-    """An array that the script makes and returns. Elements are written before they are read."""
+    """An array that the script makes and returns. Elements are written before they are read.
+
+    >>> from tensorlang import te
+    >>> te.output_tensor((2, 3), "int32").shape
+    (2, 3)
+    """
     return np.zeros(shape, dtypes.info(dtypes.canonical(dtype)).numpy)
 
 
 def allocate(shape: Any, dtype: Any = "float32", scope: str = "global") -> Array:
-    """An array of the block around, uninitialised in a kernel. `scope`: global, local or shared."""
+    """An array of the block around, uninitialised in a kernel. `scope`: global, local or shared.
+
+    >>> from tensorlang import te
+    >>> te.allocate((2, 3), "int32").shape
+    (2, 3)
+    """
     return np.zeros(shape, dtypes.info(dtypes.canonical(dtype)).numpy)

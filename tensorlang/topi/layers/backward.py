@@ -56,6 +56,11 @@ def depthwise_conv2d_backward_input_nhwc(
     """Return the gradient of the NHWC data, of shape `ishape`, of `depthwise_conv2d_nhwc`, given that of its result.
 
     `Filter` [kh, kw, channels, multiplier], `Out_grad` of shape `oshape`. DefinitionError where the shapes do not fit.
+
+        >>> from tensorlang import te, topi
+        >>> filters, slopes = te.placeholder((3, 3, 8, 1)), te.placeholder((1, 4, 4, 8))
+        >>> topi.depthwise_conv2d_backward_input_nhwc(filters, slopes, (1, 4, 4, 8), (1, 6, 6, 8), 1, 0).shape
+        (1, 6, 6, 8)
     """
     data = te.placeholder(tuple(ishape), Filter.dtype, f"{name}_data")
     made = depthwise_conv2d_nhwc(data, Filter, stride, padding, name=f"{name}_conv")
@@ -76,6 +81,11 @@ def depthwise_conv2d_backward_weight_nhwc(
     """Return the gradient of the weights, of shape `fshape`, of `depthwise_conv2d_nhwc` of NHWC data `Input`.
 
     `Out_grad` of shape `oshape` is the gradient of the result. DefinitionError where the shapes do not fit.
+
+        >>> from tensorlang import te, topi
+        >>> data, slopes = te.placeholder((1, 6, 6, 8)), te.placeholder((1, 4, 4, 8))
+        >>> topi.depthwise_conv2d_backward_weight_nhwc(data, slopes, (1, 4, 4, 8), (3, 3, 8, 1), 1, 0).shape
+        (3, 3, 8, 1)
     """
     weight = te.placeholder(tuple(fshape), Input.dtype, f"{name}_filter")
     made = depthwise_conv2d_nhwc(Input, weight, stride, padding, name=f"{name}_conv")

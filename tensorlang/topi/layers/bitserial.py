@@ -64,6 +64,12 @@ def bitserial_dense(
 
     A bit of a weight counts as it is, or with `unipolar` 1 for 1 and -1 for 0. Weights may be packed already, by
     `bitpack(weight, weight_bits, 1, 1, pack_dtype)`. DefinitionError where shapes do not fit.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(
+        ...     topi.bitserial_dense, [[1, 2, 3, 0] * 8], [[1] * 32], data_bits=2, weight_bits=1, unipolar=False
+        ... )
+        array([[48]], dtype=int16)
     """
     if data.ndim != 2 or weight.ndim not in (2, 3):
         raise DefinitionError(f"{name} wants data [m, k] and weights [n, k], or packed ones; got {data} and {weight}")
@@ -97,6 +103,11 @@ def bitserial_conv2d_nchw(
 
     Bits of weights count as in bitserial_dense. Weights may be packed already, by `bitpack(kernel, weight_bits, 1, 4,
     pack_dtype)`. DefinitionError where shapes do not fit.
+
+        >>> from tensorlang import te, topi
+        >>> data, kernel = te.placeholder((1, 32, 6, 6), "uint32"), te.placeholder((8, 32, 3, 3), "uint32")
+        >>> topi.bitserial_conv2d_nchw(data, kernel, 1, 0, activation_bits=2, weight_bits=1).shape
+        (1, 8, 4, 4)
     """
     _ranks(name, data, kernel)
     images = bitpack(data, activation_bits, 1, 2, pack_dtype, f"{name}_data")
@@ -133,6 +144,11 @@ def bitserial_conv2d_nhwc(
     """Return `bitserial_conv2d_nchw` of NHWC data with HWIO weights.
 
     Weights may be packed already, by `bitpack(kernel, weight_bits, 2, 4, pack_dtype)`.
+
+        >>> from tensorlang import te, topi
+        >>> data, kernel = te.placeholder((1, 6, 6, 32), "uint32"), te.placeholder((3, 3, 32, 8), "uint32")
+        >>> topi.bitserial_conv2d_nhwc(data, kernel, 1, 0, activation_bits=2, weight_bits=1).shape
+        (1, 4, 4, 8)
     """
     _ranks(name, data, kernel)
     images = bitpack(data, activation_bits, 3, 4, pack_dtype, f"{name}_data")

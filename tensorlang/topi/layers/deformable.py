@@ -89,7 +89,13 @@ def deformable_conv2d_nhwc(
     out_dtype: str | None = None,
     name: str = "deformable_conv2d_nhwc",
 ) -> Tensor:
-    """Return `deformable_conv2d_nchw` of NHWC data, offsets [n, rows, columns, moves] and HWIO weights."""
+    """Return `deformable_conv2d_nchw` of NHWC data, offsets [n, rows, columns, moves] and HWIO weights.
+
+    >>> from tensorlang import te, topi
+    >>> data, moves = te.placeholder((1, 5, 5, 2)), te.placeholder((1, 3, 3, 18))
+    >>> topi.deformable_conv2d_nhwc(data, moves, te.placeholder((3, 3, 2, 4))).shape
+    (1, 3, 3, 4)
+    """
     if any(t.ndim != 4 for t in (data, offset, kernel)):
         raise DefinitionError(f"{name} wants data, offsets and weights of 4 dimensions, got {[data, offset, kernel]}")
     images, moves = (transpose(t, (0, 3, 1, 2), f"{name}_{word}") for t, word in ((data, "data"), (offset, "moves")))

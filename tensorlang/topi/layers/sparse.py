@@ -26,6 +26,11 @@ def sparse_dense_sp_rhs(
 
     `weight_indices` are columns (of blocks), `weight_indptr` where rows (of blocks) begin. DefinitionError where shapes
     do not fit; a column that is out of range is an error when the kernel runs.
+
+        >>> from tensorlang import te, topi
+        >>> data, indices, indptr = [2.0, 3.0], [0, 1], [0, 1, 2]
+        >>> te.evaluate(topi.sparse_dense_sp_rhs, [[1.0, 1.0]], data, indices, indptr)
+        array([[2., 3.]], dtype=float32)
     """
     if data.ndim != 2:
         raise DefinitionError(f"{name} wants data [m, k], got {data}")
@@ -38,7 +43,14 @@ def sparse_dense_sp_rhs(
 def sparse_dense_sp_lhs(
     data_data: Tensor, data_indices: Tensor, data_indptr: Tensor, weight: Tensor, name: str = "sparse_dense_sp_lhs"
 ) -> Tensor:
-    """Return `data[m, k] @ weight[n, k].T` of sparse data, otherwise as sparse_dense_sp_rhs."""
+    """Return `data[m, k] @ weight[n, k].T` of sparse data, otherwise as sparse_dense_sp_rhs.
+
+    >>> from tensorlang import te, topi
+    >>> data, indices, indptr = [2.0, 3.0], [0, 1], [0, 1, 2]
+    >>> te.evaluate(topi.sparse_dense_sp_lhs, data, indices, indptr, [[1.0, 1.0]])
+    array([[2.],
+           [3.]], dtype=float32)
+    """
     if weight.ndim != 2:
         raise DefinitionError(f"{name} wants weights [n, k], got {weight}")
     return product(data_data, data_indices, data_indptr, transpose(weight, (1, 0), f"{name}_weight"), name)
@@ -72,6 +84,12 @@ def sparse_add(
     """Return the sum of a matrix and a sparse one of elements; DefinitionError where shapes do not fit.
 
     A column that is out of range is an error when the kernel runs.
+
+        >>> from tensorlang import te, topi
+        >>> dense, data = te.placeholder((3, 4)), te.placeholder((5,))
+        >>> indices, indptr = te.placeholder((5,), "int32"), te.placeholder((4,), "int32")
+        >>> topi.sparse_add(dense, data, indices, indptr).shape
+        (3, 4)
     """
     check_matrix(name, sparse_data, sparse_indices, sparse_indptr)
     shape = extents(name, dense_data)

@@ -61,6 +61,10 @@ def normal(
     """Return the generator that goes on, and floats of a shape that are normal, with a mean and a standard deviation.
 
     Pairs of uniform numbers become pairs of normal ones (Box and Muller 1958). DefinitionError as for uniform.
+
+        >>> from tensorlang import te, topi
+        >>> [x.shape for x in topi.random.normal(te.placeholder((10,), "uint64"), 0.0, 1.0, (3, 4))]
+        [(10,), (3, 4)]
     """
     wide, count = dtypes.at_least_float32(out_dtype), math.prod(out_shape)
     bounds = [_bound(name, bound, out_dtype) for bound in (mean, scale)]

@@ -80,6 +80,10 @@ def threefry_split(gen: Tensor, name: str = "threefry_split") -> tuple[Tensor, T
     """Return two generators of numbers that are independent, uint64[10] each: those of TVM.
 
     DefinitionError for what is no generator.
+
+        >>> from tensorlang import te, topi
+        >>> [x.shape for x in topi.random.threefry_split(te.placeholder((10,), "uint64"))]
+        [(10,), (10,)]
     """
     own = _generator(name, gen)
     full, fresh = _path_is_full(own), _hashed(own, 4, 1, f"{name}_key")

@@ -34,6 +34,11 @@ def csrmm(a: CSRPlaceholder, b: Tensor, c: Tensor | None = None, name: str = "cs
     """Return the product of a sparse matrix [m, k] with a matrix [k, n], plus `c` [m] of each row, of shape [m, n].
 
     DefinitionError where shapes or dtypes do not fit.
+
+        >>> from tensorlang import te, topi
+        >>> A = topi.sparse.placeholder((4, 6), nonzeros=9, name="A")
+        >>> topi.sparse.csrmm(A, te.placeholder((6, 2))).shape
+        (4, 2)
     """
     _check(name, a, b, c, b.ndim == 2)
     total = product(a.data, a.indices, a.indptr, b, name if c is None else f"{name}_product")
@@ -47,6 +52,11 @@ def dense(
     """Return `data[m, k] @ weight[n, k].T + bias[n]` of shape [m, n], one of both a sparse matrix.
 
     DefinitionError where shapes or dtypes do not fit, and for two matrices of a kind.
+
+        >>> from tensorlang import te, topi
+        >>> weight = topi.sparse.placeholder((4, 6), nonzeros=9, name="weight")
+        >>> topi.sparse.dense(te.placeholder((2, 6)), weight).shape
+        (2, 4)
     """
     if isinstance(data, CSRPlaceholder) == isinstance(weight, CSRPlaceholder):
         raise DefinitionError(f"{name} of topi.sparse wants one sparse matrix, as topi.sparse.placeholder makes it")

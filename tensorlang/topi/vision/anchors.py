@@ -80,6 +80,11 @@ def multibox_transform_loc(
     [1, anchors, 4]. A box is class (from 0 on, without the background), score, left, top, right, bottom; those whose
     score is below `threshold` are left out, and -1 is behind the others. `clip` brings corners inside of 0 and 1.
     DefinitionError for other shapes.
+
+        >>> from tensorlang import te, topi
+        >>> scores, moves, anchors = map(te.placeholder, [(1, 3, 8), (1, 32), (1, 8, 4)])
+        >>> [x.shape for x in topi.vision.multibox_transform_loc(scores, moves, anchors)]
+        [(1, 8, 6), (1,)]
     """
     shape = extents(name, cls_prob)
     fits = len(shape) == 3 and extents(name, loc_pred) == (shape[0], shape[2] * 4) and shape[1] > 1
@@ -141,7 +146,13 @@ def multibox_detection(
     nms_topk: int = -1,
     name: str = "multibox_detection",
 ) -> Tensor:
-    """Return the boxes of `multibox_transform_loc` that `non_max_suppression` keeps, [images, anchors, 6], else -1."""
+    """Return the boxes of `multibox_transform_loc` that `non_max_suppression` keeps, [images, anchors, 6], else -1.
+
+    >>> from tensorlang import te, topi
+    >>> scores, moves, anchors = map(te.placeholder, [(1, 3, 8), (1, 32), (1, 8, 4)])
+    >>> topi.vision.multibox_detection(scores, moves, anchors).shape
+    (1, 8, 6)
+    """
     boxes, count = multibox_transform_loc(cls_prob, loc_pred, anchor, clip, threshold, variances, f"{name}_boxes")
     made = non_max_suppression(
         boxes, count, count, -1, nms_threshold, force_suppress, nms_topk, return_indices=False, name=name

@@ -112,6 +112,11 @@ def all_class_non_max_suppression(
     more than `iou_threshold` of their union; scores are above `score_threshold`. Returns int64[images * classes * n, 3]
     of image, class and box, -1 behind the selected ones, and their number int64[1]. `output_format` is "onnx".
     DefinitionError for other shapes.
+
+        >>> from tensorlang import te, topi
+        >>> boxes, scores = te.placeholder((1, 6, 4)), te.placeholder((1, 2, 6))
+        >>> [x.shape for x in topi.vision.all_class_non_max_suppression(boxes, scores, 3, 0.5, 0.1)]
+        [(12, 3), (1,)]
     """
     if output_format != "onnx" or boxes.ndim != 3 or scores.ndim != 3 or boxes.dtype != scores.dtype:
         raise DefinitionError(f"{name} wants boxes [images, n, 4], scores [images, classes, n] and the format onnx")

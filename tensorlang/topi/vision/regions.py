@@ -62,7 +62,13 @@ def roi_align_nhwc(
     sample_ratio: int = -1,
     name: str = "roi_align_nhwc",
 ) -> Tensor:
-    """Return `roi_align_nchw` of NHWC images: [n, *pooled_size, channels]."""
+    """Return `roi_align_nchw` of NHWC images: [n, *pooled_size, channels].
+
+    >>> from tensorlang import te, topi
+    >>> images, rois = te.placeholder((2, 14, 14, 8)), te.placeholder((5, 5))
+    >>> topi.vision.roi_align_nhwc(images, rois, 7, 0.5, "avg", 2).shape
+    (5, 7, 7, 8)
+    """
     if data.ndim != 4:
         raise DefinitionError(f"{name} wants images [n, height, width, channels], got {data}")
     moved = transpose(data, (0, 3, 1, 2), f"{name}_data")
