@@ -8,6 +8,7 @@ from math import prod
 from tensorlang.schedules.cpu.dots import dot_forms, sums_lie_apart, uses_few
 from tensorlang.schedules.cpu.elements import elementwise_forms
 from tensorlang.schedules.cpu.ordered import ordered_forms
+from tensorlang.schedules.cpu.passes import pass_forms
 from tensorlang.schedules.cpu.producers import anchor_of
 from tensorlang.schedules.cpu.product import product_forms
 from tensorlang.schedules.cpu.reductions import lane_forms, runs_along_rows
@@ -45,7 +46,7 @@ def forms_of(target: Target, group: Group) -> tuple[Form, ...]:
     if target.can.device:
         return tuple(form for rule in _GPU for form in rule(target, group))
     if group.parts:
-        return tuple(row_forms(target, group))
+        return (*pass_forms(target, group), *row_forms(target, group))
     return tuple(_of_reduction(target, group) if group.main.reduce else elementwise_forms(target, group))
 
 

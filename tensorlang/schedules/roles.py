@@ -119,3 +119,27 @@ def _is_packable(operand: Access, vector: str) -> bool:
     """Whether the vector axis alone is one dimension, and the others are single axes."""
     own = [terms for terms in operand.dims if any(axis == vector for axis, _ in terms)]
     return own == [((vector, 1),)] and all(len(terms) <= 1 for terms in operand.dims)
+
+
+def terms_of(stage: Stage) -> tuple[str, ...]:
+    """As many axes of the reduction as possible along which all reads that they move lie; none when there are none."""
+    along = [_along(stage, read) for read in stage.reads]
+    longest = max(along, key=len, default=())
+    for terms in (longest[n:] for n in range(len(longest))):
+        moved = [found for read, found in zip(stage.reads, along, strict=True) if read.axes & set(terms)]
+        if all(found[-len(terms) :] == terms for found in moved):
+            return terms
+    return ()
+
+
+def _along(stage: Stage, read: Access) -> tuple[str, ...]:
+    """The axes of the reduction that are the last dimensions of a read; all but the first are read as a whole."""
+    found: list[str] = []
+    for terms, size in reversed([*zip(read.dims, read.shape, strict=True)]):
+        ((axis, coefficient),) = terms if len(terms) == 1 else (("", 0),)
+        if coefficient != 1 or axis not in stage.reduce or axis in found:
+            break
+        found.append(axis)
+        if stage.extents[axis] != size:
+            break
+    return tuple(reversed(found))

@@ -56,8 +56,8 @@ def _polynomial(roots: Sequence[Fraction], length: int) -> tuple[Fraction, ...]:
 def transformed_weights(weight: npt.NDArray[Any], tile: int) -> npt.NDArray[Any]:
     """Weights [o, i, 3, 3] as [tile + 2, tile + 2, o, i], in float64."""
     g = np.array(transforms(tile)[1], np.float64)
-    made: npt.NDArray[Any] = np.einsum("xh,oihw,vw->xvoi", g, weight.astype(np.float64), g, optimize=True)
-    return made
+    windows = weight.reshape(-1, WINDOW * WINDOW).astype(np.float64)
+    return (np.kron(g, g) @ windows.T).reshape(tile + 2, tile + 2, *weight.shape[:2])
 
 
 def by_rows(matrix: Matrix, terms: Sequence[Expr]) -> list[Expr]:

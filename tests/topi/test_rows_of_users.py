@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
+import tensorlang
 from tensorlang import te, topi
+from tensorlang.ir.expr import Expr, Var
 from tensorlang.te.operation import Tensor
 from tensorlang.testing import check_schedule
 
@@ -80,3 +84,53 @@ def test_rows_are_made_where_they_are_read(name: str, target: str) -> None:
     assert any(note.form.startswith("rows.") for note in s.forms), s.forms
     assert all(s.state.stages.get(name) is None for name in inlined)
     check_schedule(s, args, targets=("interpreter",))
+
+
+def normalized(shape: tuple[int, ...], channel: int, folded: bool = False) -> list[Tensor]:
+    """What a channel is less its mean, over its deviation; or, `folded`, both of these side by side."""
+    x = te.placeholder(shape, name="X")
+    others = [d for d in range(len(shape)) if d != channel]
+    count = int(np.prod([shape[d] for d in others]))
+
+    def total(name: str, element: Callable[[Expr], Expr]) -> Tensor:
+        axes = {d: te.reduce_axis((0, shape[d]), f"{name}{d}") for d in others}
+
+        def summed(c: Var) -> Expr:
+            index = [axes[d].as_expr() if d in axes else c for d in range(len(shape))]
+            return te.sum(element(x(*index)), axis=[*axes.values()])
+
+        return te.compute((shape[channel],), summed, name=name)
+
+    one, two = total("one", lambda v: v), total("two", lambda v: v * v)
+    if folded:
+        return [x, te.compute((shape[channel], 2), lambda c, k: te.select(k < 1, one[c], two[c]) / count, name="out")]
+
+    def element(*index: Var) -> Expr:
+        mean = one[index[channel]] / count
+        return (x(*index) - mean) * te.rsqrt(two[index[channel]] / count - mean * mean + 1e-3)
+
+    return [x, te.compute(shape, element, name="out")]
+
+
+@pytest.mark.parametrize(
+    ("shape", "channel", "folded", "form", "lanes"),
+    [
+        ((3, 4, 5, 16), 1, False, "rows.keep", 8),
+        ((3, 4, 3, 5), 1, False, "rows.keep", 4),
+        ((3, 4, 5, 16), 1, True, "rows.keep", 8),
+        ((2, 150, 120, 5), 3, False, "rows.passes", 5),
+    ],
+)
+@pytest.mark.parametrize("cores", [1, 2])
+def test_statistics_of_channels_are_sums_in_vectors(
+    shape: tuple[int, ...], channel: int, folded: bool, form: str, lanes: int, cores: int
+) -> None:
+    """Whether a channel is planes of many images, or lies across memory and stays in no cache."""
+    args = normalized(shape, channel, folded)
+    s = topi.schedule(args[-1], f"llvm -mcpu=x86-64-v3 -num-cores={cores}", tuned=False)
+    assert [note.form for note in s.forms if note.stage == "out"] == [form]
+    text = str(tensorlang.lower(s, args))
+    assert "prefetch" not in text
+    sums = re.findall(r"vectorized \w+ in range\((\d+)\):\n\s+(?:one|two)", text)
+    assert max(map(int, sums)) >= lanes
+    check_schedule(s, args, targets=("llvm",))

@@ -14,12 +14,12 @@ from math import prod
 import numpy as np
 
 from tensorlang.dataclass import dataclass
-from tensorlang.schedules.accesses import Access
 from tensorlang.schedules.candidates import up_to
 from tensorlang.schedules.cpu.points import run_in_parallel
 from tensorlang.schedules.cpu.producers import place_producers
 from tensorlang.schedules.cpu.rows import fused, partial_results
 from tensorlang.schedules.recognise import Group, Stage
+from tensorlang.schedules.roles import terms_of
 from tensorlang.schedules.room import MOST_UNROLLED, Columns, Form, Mask, Room
 from tensorlang.target.spec import Target
 
@@ -39,7 +39,7 @@ class Dots:
 
 def dots_of(stage: Stage, lanes: int) -> Dots | None:
     """How a reduction is made of dot products; None when it does not run along memory, or uses what it reads often."""
-    terms = _terms(stage)
+    terms = terms_of(stage)
     sides = tuple(axis for axis in stage.spatial if stage.extents[axis] > 1)[-2:]
     if not sides or len(stage.op.body) > 1 or prod(stage.extents[axis] for axis in terms) < 2 * lanes:
         return None
@@ -56,33 +56,9 @@ def _uses(stage: Stage) -> float:
     return min(stage.points / prod(stage.extents[axis] for axis in read.axes) for read in stage.reads if read.axes)
 
 
-def _terms(stage: Stage) -> tuple[str, ...]:
-    """As many axes of the reduction as possible along which all reads that they move lie; none when there are none."""
-    along = [_along(stage, read) for read in stage.reads]
-    longest = max(along, key=len, default=())
-    for terms in (longest[n:] for n in range(len(longest))):
-        moved = [found for read, found in zip(stage.reads, along, strict=True) if read.axes & set(terms)]
-        if all(found[-len(terms) :] == terms for found in moved):
-            return terms
-    return ()
-
-
-def _along(stage: Stage, read: Access) -> tuple[str, ...]:
-    """The axes of the reduction that are the last dimensions of a read; all but the first are read as a whole."""
-    found: list[str] = []
-    for terms, size in reversed([*zip(read.dims, read.shape, strict=True)]):
-        ((axis, coefficient),) = terms if len(terms) == 1 else (("", 0),)
-        if coefficient != 1 or axis not in stage.reduce or axis in found:
-            break
-        found.append(axis)
-        if stage.extents[axis] != size:
-            break
-    return tuple(reversed(found))
-
-
 def sums_lie_apart(stage: Stage) -> bool:
     """Whether only some axes of a reduction lie side by side along memory."""
-    return 0 < len(_terms(stage)) < len(stage.reduce)
+    return 0 < len(terms_of(stage)) < len(stage.reduce)
 
 
 def dot_forms(target: Target, group: Group) -> list[Form]:

@@ -34,18 +34,23 @@ def _schedule_lanes(room: Room, group: Group) -> None:
     """Vectors of partial results along rows, or across columns; too few rows for the threads are cut in pieces."""
     again = any(operations_of_point(p.op) and is_read_often(group, p) for p in group.producers)
     place_producers(room, group, inline=not again)
-    s, anchor = room.s, anchor_of(room, group)
+    schedule_sums(room, anchor_of(room, group))
+
+
+def schedule_sums(room: Room, anchor: Anchor, prefix: str = "") -> None:
+    """The same for one reduction; `prefix` begins the names of its sizes."""
+    s = room.s
     pieces = _pieces(s, anchor)
     if pieces:
         op = s.program[anchor.main]
         along = fused(s[anchor.main], [axis.name for axis in op.reduce_axis])
         outer, _ = s[anchor.main].split(along, nparts=pieces)
         part = partial_results(s, anchor.main, outer.name, 0)
-        _schedule(room, Anchor(part, part, anchor.target), "part_")
-    _schedule(room, anchor)
+        _schedule(room, Anchor(part, part, anchor.target), f"{prefix}part_")
+    _schedule(room, anchor, prefix)
 
 
-def _schedule(room: Room, anchor: Anchor, prefix: str = "") -> None:
+def _schedule(room: Room, anchor: Anchor, prefix: str) -> None:
     s = room.s
     main, out = s.program[anchor.main], s.program[anchor.output]
     assert isinstance(main, ComputeOp) and isinstance(out, ComputeOp)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from math import prod
 
 from tensorlang import dtypes
 from tensorlang.dataclass import dataclass
@@ -18,8 +19,9 @@ from tensorlang.schedules.anchor import compute_op
 from tensorlang.schedules.candidates import vector_widths
 from tensorlang.schedules.cpu.points import is_larger, run_in_parallel, stream_out
 from tensorlang.schedules.cpu.producers import place_producers
-from tensorlang.schedules.recognise import Group
+from tensorlang.schedules.recognise import Group, axes_read, stage_of
 from tensorlang.schedules.recognise import Stage as Described
+from tensorlang.schedules.roles import terms_of
 from tensorlang.schedules.room import Form, Room
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import extent_of
@@ -40,9 +42,9 @@ _BRANCHES = 4
 class Rows:
     """Where the rows of an operator are made: inside the loop `loop` of the stage `host`.
 
-    `horizontal`: a row is contiguous, and vectors of `lanes` elements run along it; if not, they run across
-    neighbouring rows. `depth` dimensions of an array make a row. The loop makes `together` rows at once, more than one
-    only if they are horizontal, whose reductions have `width` partial results.
+    `horizontal`: a row is contiguous, or made of pieces that are, and vectors of `lanes` elements run along it; if not,
+    they run across neighbouring rows. `depth` dimensions of an array make a piece. The loop makes `together` rows at
+    once, more than one only if they are horizontal, whose reductions have `width` partial results.
     """
 
     host: str
@@ -97,7 +99,8 @@ def schedule_rows(room: Room, group: Group, inline: bool) -> None:
     parts = inline_parts(room, group, long if inline else [part for part in long if _is_too_long(room, group, part)])
     rows = _rows_of(room, group)
     passes = [schedule_part(s, name, rows) for name in reversed(parts)]
-    _prefetch_next_rows(s, [found for found in reversed(passes) if found is not None], rows.together, room.target)
+    along = [found for found in reversed(passes) if found is not None]
+    _prefetch_next_rows(s, group, along, rows.together, room.target)
 
 
 def _is_too_long(room: Room, group: Group, part: Described) -> bool:
@@ -143,7 +146,7 @@ def _side_by_side(s: Schedule, name: str, steps: list[str], along: Pass | None) 
         s[along.stage].reorder(along.step, row, lanes.name)
 
 
-def _prefetch_next_rows(s: Schedule, passes: list[Pass], together: int, target: Target) -> None:
+def _prefetch_next_rows(s: Schedule, group: Group, passes: list[Pass], together: int, target: Target) -> None:
     """Fetch the next rows of an array that the L2 cache cannot hold: in the second pass, which computes more.
 
     Several short rows are so many streams that the hardware follows none of them: they are fetched from L2, too.
@@ -157,21 +160,34 @@ def _prefetch_next_rows(s: Schedule, passes: list[Pass], together: int, target: 
         made_here = s.program.producer[array] in s.state.stages
         steps = extent_of(s.state.axis(stage, step).extent)
         far = together > 1 or is_larger(s.program.buffers[array], target.caches[1:2])
-        if not made_here and steps is not None and far:
+        if not made_here and steps is not None and far and _lies_by_rows(group, array):
             s[stage].prefetch(array, step, steps * together)
+
+
+def _lies_by_rows(group: Group, array: str) -> bool:
+    """Whether the elements of a row lie together in an array, so that the next row is behind them."""
+    for stage in (*group.parts, group.output):
+        several = len(stage.spatial) > len(group.rows)
+        row = {*stage.reduce, *(stage.spatial[d] for d in group.along if several)}
+        for index in axes_read(stage.op, {array}):
+            inside = [axis in row for axis in index]
+            if inside != sorted(inside):
+                return False
+    return True
 
 
 def reduce_in_lanes(s: Schedule, name: str, lanes: int, width: int | None = None) -> list[str]:
     """Reduce along contiguous memory: `width` partial results, some vectors, and a tree that combines them.
 
+    Where only some axes of the reduction lie side by side, those are one loop, and the others are around it.
     Returns the stages of partial results, the last one first. They are where they were; the caller moves them.
     """
     op = s.program[name]
     assert isinstance(op, ComputeOp)
-    along = fused(s[name], [axis.name for axis in op.reduce_axes])
+    along = _fused_terms(s[name], op, lanes)
     steps: list[str] = []
     usual = first_width(extent_of(s.state.axis(name, along).extent), lanes)
-    for several in _widths(usual if width is None else width, lanes):
+    for several in _widths(usual if width is None else min(width, max(usual, lanes)), lanes):
         _, inner = s[name].split(along, factor=several, tail="peel")
         step = partial_results(s, name, inner.name, len(op.axes))
         _vectors_inside(s, step, unrolled=bool(steps))
@@ -179,6 +195,19 @@ def reduce_in_lanes(s: Schedule, name: str, lanes: int, width: int | None = None
         along = s.program[name].reduce_axis[0].name
     s[name].unroll(along)
     return steps[::-1]
+
+
+def _fused_terms(stage: Stage, op: ComputeOp, lanes: int) -> str:
+    """One loop for the axes of a reduction, or for those that lie side by side, if they fill a vector."""
+    axes = [axis.name for axis in op.reduce_axes]
+    described = stage_of(op)
+    terms = terms_of(described)
+    if prod(described.extents[axis] for axis in terms) < lanes:
+        return fused(stage, axes)
+    around = [axis for axis in axes if axis not in terms]
+    if around:
+        stage.reorder(*around, *terms)
+    return fused(stage, [*terms])
 
 
 def partial_results(s: Schedule, name: str, axis: str, place: int) -> str:
@@ -227,7 +256,6 @@ def _rows_of(room: Room, group: Group) -> Rows:
     names = [axis.name for axis in op.axes]
     inside, outside = ([names[d] for d in dims] for dims in (group.along, group.rows))
     horizontal = names[-1] in inside
-    depth = len(inside)
     if not horizontal:
         usual = _columns(op, inside, target)
         width = room.choose("columns", vector_widths(group.output.extents[names[-1]], lanes), usual)
@@ -237,15 +265,17 @@ def _rows_of(room: Room, group: Group) -> Rows:
         stream_out(s, op.name, vector.name, target)
         loop = tile.name
         run_in_parallel(s, op.name, outside or [loop], target)
-        return Rows(op.name, loop, lanes, horizontal, depth)
+        return Rows(op.name, loop, lanes, horizontal, len(inside))
     out.reorder(*outside, *inside)
-    inside = [fused(out, inside)]
+    around = len([d for d in group.along if group.rows and d < max(group.rows)])
+    depth, inside = len(inside) - around, [*inside[:around], fused(out, inside[around:])]
     if not outside:
         whole, along = out.split(inside[0], nparts=1)
         outside, inside = [whole.name], [along.name]
-    count = _rows_together(room, group, outside[-1], inside[-1])
+    count = 1 if around else _rows_together(room, group, outside[-1], inside[-1])
     innermost = inside[-1]
-    width = first_width(extent_of(s.state.axis(op.name, innermost).extent), lanes, max(_CHAINS // count, 2))
+    length = _longest(group, extent_of(s.state.axis(op.name, innermost).extent))
+    width = first_width(length, lanes, max(_CHAINS // count, 2))
     width = chosen_width(room, width, lanes)
     if count > 1:
         tile, row = out.split(outside.pop(), factor=count)
@@ -257,6 +287,12 @@ def _rows_of(room: Room, group: Group) -> Rows:
     stream_out(s, op.name, innermost, target)
     loop = run_in_parallel(s, op.name, outside, target)
     return Rows(op.name, loop, lanes, horizontal, depth, count, width)
+
+
+def _longest(group: Group, row: int | None) -> int | None:
+    """The elements of a row, or those that make it where these are more: few are made of the statistics of many."""
+    reduced = [prod(part.extents[axis] for axis in part.reduce) for part in group.parts]
+    return None if row is None else max(row, *reduced)
 
 
 def _rows_together(room: Room, group: Group, row: str, along: str) -> int:
