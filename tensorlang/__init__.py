@@ -134,6 +134,7 @@ offer(
         "jax_function": "tensorlang.frameworks.jax_op:jax_function",
         "profile": "tensorlang.profiling:profile",
         "torch_operator": "tensorlang.frameworks.torch_op:torch_operator",
+        "warnings_of": "tensorlang.profiling:warnings_of",
     },
 )
 offer("tensorlang.export.loading", {"network_of_library": "tensorlang.networks.loading:network_of_library"})

@@ -1,14 +1,17 @@
-"""`tensorlang explain`: predicted against measured, and what drives the prediction."""
+"""`tensorlang explain`: a log, predicted against measured; or a program, its loops and what would make it slow."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tensorlang.cli.log import RUN_FILES, read_logs
+from tensorlang.cli.show import ARGUMENTS, TARGET, kernel_of
 from tensorlang.cli.tables import wrapped
 
 if TYPE_CHECKING:
@@ -16,21 +19,40 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("log", type=click.Path())
+@click.argument("log", metavar="LOG|FILE.py:FUNCTION")
+@ARGUMENTS
+@TARGET
 @click.option("--count", type=click.IntRange(1), default=5, show_default=True, help="Records of each workload.")
 @RUN_FILES
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a line.")
-def explain(log: str, count: int, run_files: bool, as_json: bool) -> None:
+def explain(log: str, arguments: str | None, target: str, count: int, run_files: bool, as_json: bool) -> None:
     """Explain records of LOG: the fastest of each workload, and those that the estimate misjudges most.
+
+    Or a program: what each loop of its schedule may do and why, what stages cost in memory, and what would make its
+    kernel slow, each with a step that would help. FUNCTION returns tensors, or a schedule and its tensors.
 
     Shown are the measured, the estimated and the learned time, the terms of the estimate, its stages, and the features
     that change the prediction most, each with its factor.
     """
     from tensorlang.autotune.explanation import explain as explain_log
 
+    if re.search(r"\.py(:|$)", log):
+        _program(kernel_of(log, arguments, target), as_json)
+        return
     records = [record for part in read_logs([log]) for record in part.records]
     for found in explain_log(records, count, run_files):
         click.echo(json.dumps(found.to_json()) if as_json else _text(found))
+
+
+def _program(kernel: Any, as_json: bool) -> None:
+    """Print what the schedule of a kernel is, and the warnings of its loops."""
+    found, warnings = kernel.origin.schedule.explain(), kernel.warnings()
+    if as_json:
+        click.echo(json.dumps(found.to_json() | {"warnings": [asdict(one) for one in warnings]}))
+        return
+    click.echo(str(found) + "warnings")
+    for one in warnings or ("none",):
+        click.echo(f"  {one}")
 
 
 def _text(found: Explanation) -> str:

@@ -17,6 +17,7 @@ from tensorlang.cli.profile import profile
 from tensorlang.cli.quantize import quantize
 from tensorlang.cli.report import report
 from tensorlang.cli.run import run
+from tensorlang.cli.show import asm, lower
 from tensorlang.cli.target import target
 from tensorlang.cli.tune import tune
 from tensorlang.cli.worker import worker
@@ -33,6 +34,7 @@ def tensorlang() -> None:
 for command in (
     *(tune, bench, check, compile_model, explain, export, inspect),
     *(log, profile, quantize, report, run, target, worker),
+    *(asm, lower),
 ):
     tensorlang.add_command(command)
 

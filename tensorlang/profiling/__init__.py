@@ -3,5 +3,6 @@
 from tensorlang.profiling.advice import Advice
 from tensorlang.profiling.machine import Limit, Machine
 from tensorlang.profiling.profile import LoopTime, Profile, profile
+from tensorlang.profiling.unmeasured import warnings_of
 
-__all__ = ["Advice", "Limit", "LoopTime", "Machine", "Profile", "profile"]
+__all__ = ["Advice", "Limit", "LoopTime", "Machine", "Profile", "profile", "warnings_of"]

@@ -257,6 +257,15 @@ class Executable(ClassicModule, Explained):
         """
         return lookup(__name__, "profile")(self, args, repeat)
 
+    def warnings(self, sizes: Mapping[str, int] | None = None) -> tuple[Any, ...]:
+        """What would make the kernel slow, as far as its loops tell, each with a step that would help; nothing is run.
+
+        Scalar inner loops, gathers, single threads, stages that are computed again, tiles that no cache holds. `sizes`
+        are those of symbolic extents (512 else). TargetError for kernels of GPUs and of the interpreter.
+        """
+        found: tuple[Any, ...] = lookup(__name__, "warnings_of")(self, sizes)
+        return found
+
     def _repr_html_(self) -> str:
         """What a notebook shows: arguments, loops, and the assembly with its hottest loop marked."""
         return executable_html(self)

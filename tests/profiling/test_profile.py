@@ -145,8 +145,10 @@ def test_a_product_in_tiles_is_bound_by_arithmetic_and_a_plain_one_by_what_it_wa
 
 
 def advice(s: Schedule, tensors: list[te.Tensor], target: str = TARGET) -> dict[str, str]:
-    """The problems of a kernel, by their first words, with the steps that would help."""
-    found = profile(built(s, tensors, target), arrays(*tensors), repeat=1, machine=known())
+    """The problems of a kernel, by their first words, with the steps that would help; its loops alone tell as much."""
+    f = built(s, tensors, target)
+    found = profile(f, arrays(*tensors), repeat=1, machine=known())
+    assert {(one.problem, one.step) for one in found.advice} <= {(one.problem, one.step) for one in f.warnings()}
     return {one.problem.split("(")[0]: one.step for one in found.advice}
 
 
@@ -210,6 +212,18 @@ def test_an_array_of_a_tile_that_no_second_cache_holds_is_told() -> None:
     assert any("exceed the second cache" in problem for problem in problems)
     s[B].compute_inline()
     assert not any("exceed the second cache" in problem for problem in advice(s, [A, C]))
+
+
+def test_warnings_of_sizes_that_are_not_known() -> None:
+    n = te.var("n")
+    x_ = te.placeholder((n,), name="x")
+    k = te.reduce_axis((0, n), "k")
+    S = te.compute((1,), lambda i: te.sum(x_[k], axis=k), name="S")
+    f = built(te.create_schedule(S.op), [x_, S])
+    assert [one.problem for one in f.warnings()] == ["the inner loop k is scalar"]
+    assert f.warnings({"n": 2}) == ()
+    with pytest.raises(TargetError, match="warnings are for kernels of this CPU"):
+        built(te.create_schedule(S.op), [x_, S], "interpreter").warnings()
 
 
 def test_sizes_that_are_passed() -> None:

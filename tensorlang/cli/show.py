@@ -1,0 +1,73 @@
+"""`tensorlang lower` and `tensorlang asm`: the loops and the machine code of a function's program."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from tensorlang.cli.arguments import parse_arguments
+
+
+def kernel_of(file: str, arguments: str | None, target: str) -> Any:
+    """The kernel of what `FILE.py:FUNCTION` returns: tensors, inputs first, with a schedule of them or without.
+
+    Without one the library schedules them. UsageError for anything else.
+    """
+    import tensorlang
+    from tensorlang.autotune.files import load_function
+    from tensorlang.schedule import Schedule
+    from tensorlang.te.operation import Tensor
+
+    made = load_function(file)(*parse_arguments(arguments))
+    several = [one for part in (made if isinstance(made, list | tuple) else [made]) for one in _flat(part)]
+    schedules, tensors = ([one for one in several if isinstance(one, kind)] for kind in (Schedule, Tensor))
+    if len(schedules) > 1 or not tensors or len(schedules) + len(tensors) < len(several):
+        wanted = "tensors, inputs first, or a schedule and its tensors, as in `return s, [A, B, C]`"
+        raise click.UsageError(f"{file} must return {wanted}, got {made!r}")
+    if schedules:
+        return tensorlang.build(schedules[0], tensors, target=target)
+    return tensorlang.build(tensors, schedule="default", target=target)
+
+
+def _flat(part: Any) -> list[Any]:
+    return list(part) if isinstance(part, list | tuple) else [part]
+
+
+FILE = click.argument("file", metavar="FILE.py:FUNCTION")
+ARGUMENTS = click.option("--args", "arguments", metavar="A,B,...", help="Arguments of the function.")
+TARGET = click.option("--target", metavar="TARGET", default="llvm", show_default=True, help="As in `tensorlang tune`.")
+
+
+@click.command()
+@FILE
+@ARGUMENTS
+@TARGET
+def lower(file: str, arguments: str | None, target: str) -> None:
+    """Print the loops of a program.
+
+    FUNCTION returns tensors, inputs first, which the library schedules, or a schedule and its tensors.
+    """
+    click.echo(kernel_of(file, arguments, target).source("loops").rstrip())
+
+
+@click.command()
+@FILE
+@ARGUMENTS
+@TARGET
+@click.option("--hot", is_flag=True, help="Print the hottest loop alone.")
+def asm(file: str, arguments: str | None, target: str, hot: bool) -> None:
+    """Print the machine code of a program, its hottest loop marked by `>`.
+
+    FUNCTION returns tensors, inputs first, which the library schedules, or a schedule and its tensors.
+    """
+    from tensorlang.runtime.page import hot_loop
+
+    kernel = kernel_of(file, arguments, target)
+    if "asm" not in kernel.source_forms:
+        raise click.UsageError(f"{target} has no assembly; it shows {', '.join(kernel.source_forms)}")
+    text = kernel.source("asm")
+    marked = hot_loop(text)
+    for n, line in enumerate(text.rstrip().split("\n")):
+        if n in marked or not hot:
+            click.echo(f"{'> ' if n in marked and not hot else '  ' if not hot else ''}{line}")
