@@ -1,4 +1,7 @@
-"""Attention of one token to a cache, for `python -m benchmarks lowbit`: 32 heads of queries by 8 of keys, depth 128."""
+"""Attention of one token to a cache, for `python -m benchmarks lowbit`: 32 heads of queries by 8 of keys, depth 128.
+
+Queries are float32, but bfloat16 where the cache is.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,8 @@ _BYTES = 1 << 26
 
 def attention(dtype: str, keys: int, target: Target) -> tuple[Callable[[], object], int, float]:
     """A turn: one token attends to `keys` keys of some layers; the bytes that it reads, and its operations."""
-    query = te.placeholder((1, _HEADS, 1, _DEPTH), name="query")
+    asking = dtype if dtype == "bfloat16" else "float32"
+    query = te.placeholder((1, _HEADS, 1, _DEPTH), asking, "query")
     shape = (1, _GROUPS, keys, _DEPTH)
     cache = [te.placeholder(shape, dtype, name) for name in ("keys", "values")]
     scales = [te.placeholder(shape[:3], "float32", f"{t.name}_scales") for t in cache] if dtype == "int8" else []
@@ -42,7 +46,7 @@ def attention(dtype: str, keys: int, target: Target) -> tuple[Callable[[], objec
     one = sum(int(np.prod(shape[: len(t.shape)])) * dtypes.info(t.dtype).bytes for t in (*cache, *scales))
     layers = [[numbers(t) for t in (*cache, *scales)] for _ in range(max(1, _BYTES // one))]
     asked, seen = numbers(query), np.array([keys], np.int32)
-    made = np.empty(asked.shape, np.float32)
+    made = np.empty(asked.shape, asked.dtype)
 
     def turn() -> None:
         for arrays in layers:

@@ -57,7 +57,8 @@ def cached_attention(
     scales: key j of a sequence lies in the page `table[batch, j // tokens]`. Any other number is brought to the
     nearest page.
 
-    `scale` is 1 / sqrt(d) unless given. Scores and sums are in float32 at least. DefinitionError where shapes or
+    `scale` is 1 / sqrt(d) unless given. Scores and sums are in float32 at least; of queries and caches that are both
+    bfloat16, weights of values are rounded to bfloat16, so that CPUs multiply pairs. DefinitionError where shapes or
     dtypes do not fit.
 
         >>> from tensorlang import te, topi
@@ -168,6 +169,8 @@ def _attended(cache: _Cache, most: Expr, factor: float, name: str, out_dtype: st
     shares = weight
     if len(cache.arrays) > 3:
         shares = part((*rows, size), lambda *x: weight(*x) * cast(cache.element(3, *x[:3], x[-1]), sums), SHARES)
+    elif query.dtype == cache.arrays[1].dtype == "bfloat16":
+        shares = part((*rows, size), lambda *x: cast(weight(*x), "bfloat16"), SHARES)
     valued = part((batches, groups, blocks, size, width), lambda *x: cache.element(1, *x), VALUES)
 
     def mixed_values(*x: Expr) -> Any:
@@ -188,12 +191,18 @@ def _attended(cache: _Cache, most: Expr, factor: float, name: str, out_dtype: st
         name=f"{name}_rows",
         tag=CACHED,
     )
-    by_heads: Tensor = te.compute(
-        (*query.shape[:3], width),
-        lambda x, h, i, d: made(x, te.floordiv(h, heads), te.floormod(h, heads) * n + i, d),
+    return _by_heads(cache, made, name)
+
+
+def _by_heads(cache: _Cache, rows: Tensor, name: str) -> Tensor:
+    """The rows of the heads that share a head of keys, as heads of queries."""
+    heads, n = cache.heads, cache.query.shape[2]
+    made: Tensor = te.compute(
+        (*cache.query.shape[:3], rows.shape[-1]),
+        lambda x, h, i, d: rows(x, te.floordiv(h, heads), te.floormod(h, heads) * n + i, d),
         name=name,
     )
-    return by_heads
+    return made
 
 
 def _check(cache: _Cache, name: str) -> None:

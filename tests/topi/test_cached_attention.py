@@ -25,7 +25,7 @@ Array = npt.NDArray[Any]
 
 @dataclass
 class Case:
-    """A cache of random numbers, sequences of random lengths, and what their newest tokens ask."""
+    """A cache of random numbers, sequences of random lengths, and what their newest tokens ask, of a dtype `asked`."""
 
     batch: int = 2
     heads: int = 4
@@ -34,6 +34,7 @@ class Case:
     capacity: int = 96
     depth: int = 32
     dtype: str = "float32"
+    asked: str = "float32"
     page: int = 0
     window: int | None = None
     most: int | None = None
@@ -42,7 +43,8 @@ class Case:
     def run(self, target: str | None = None) -> tuple[Array, Array]:
         """What the library makes of it, and the reference. Behind the keys of a sequence lie large numbers."""
         rng = np.random.default_rng(self.capacity + self.depth)
-        query = rng.standard_normal((self.batch, self.heads, self.n, self.depth)).astype(np.float32)
+        asked = rng.standard_normal((self.batch, self.heads, self.n, self.depth))
+        query: Array = asked.astype(dtypes.info(self.asked).numpy)
         lengths = rng.integers(self.n, self.capacity + 1, self.batch).astype(np.int32)
         shape, is_narrow = (self.batch, self.groups, self.capacity), self.dtype == "int8"
         arrays = [self._numbers(rng, (*shape, self.depth)) for _ in "kv"]
@@ -70,7 +72,7 @@ class Case:
         out = topi.cached_attention(q, keys, values, sizes, window=self.window, **told)
         symbols = [told["most"]] if self.most else []
         kernel = tensorlang.build(topi.schedule(out, target, tuned=False), [*tensors, *symbols, out], target=target)
-        made = np.full(query.shape, 77, np.float32)
+        made = np.full(query.shape, 77, query.dtype)
         kernel(*given, *([self.most] if symbols else []), made)
         return made, wanted
 
@@ -99,6 +101,8 @@ CASES = [
     Case(2, 8, 2, 1, 160, 64, "int8"),
     Case(2, 8, 2, 1, 320, 64, "int8", page=32, window=50, most=320),
     Case(1, 2, 1, 3, 96, 16, "float16", page=16),
+    Case(2, 8, 2, 1, 160, 64, "bfloat16", "bfloat16"),
+    Case(1, 4, 2, 33, 64, 16, "bfloat16", "bfloat16", page=32),
     Case(1, 4, 2, 33, 64, 16, window=20),
     Case(1, 4, 2, 40, 64, 16, "int8", page=32, most=64),
     Case(1, 4, 2, 1, 72, 24, "float64", window=1),
@@ -113,9 +117,19 @@ def test_caches_of_all_kinds(case: Case) -> None:
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("target", ["interpreter", on_opencl, on_cuda])
-@pytest.mark.parametrize("case", [Case(capacity=32, depth=16), Case(1, 2, 1, 2, 32, 16, "int8", 16, 5, 32)])
+@pytest.mark.parametrize("case", [Case(capacity=32, depth=16), Case(1, 2, 1, 2, 32, 16, "int8", "float32", 16, 5, 32)])
 def test_caches_elsewhere(case: Case, target: str) -> None:
     close(*case.run(target))
+
+
+def test_pairs_of_bfloat16_are_multiplied_by_one_instruction() -> None:
+    q, k, v = (
+        te.placeholder((1, h, n, 64), "bfloat16", name) for h, n, name in ((8, 1, "q"), (2, 96, "k"), (2, 96, "v"))
+    )
+    out = topi.cached_attention(q, k, v, te.placeholder((1,), "int32", "lengths"))
+    steps = str(topi.schedule(out, "llvm -mcpu=znver4 -num-cores=1", tuned=False))
+    assert "vdpbf16ps.pairs" in steps and "vdpbf16ps.rows" in steps
+    assert "vdpbf16ps" not in str(topi.schedule(out, "llvm -mcpu=haswell", tuned=False))
 
 
 @drawn(

@@ -11,16 +11,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
-from tensorlang import dtypes
-from tensorlang.ir.expr import Buffer, Load, variables, walk
+from tensorlang import dtypes, te
+from tensorlang.ir.expr import Buffer, Load, Select, variables, walk
 from tensorlang.schedule import Schedule
 from tensorlang.schedules.anchor import Anchor
+from tensorlang.schedules.cpu.narrow_product import runs
 from tensorlang.schedules.cpu.points import run_in_parallel
 from tensorlang.schedules.cpu.register_tile import MANY
 from tensorlang.schedules.cpu.rows import partial_results
 from tensorlang.schedules.cpu.weighing import CHAINS, EACH, weigh_inside
 from tensorlang.schedules.room import Room
 from tensorlang.te.axis import extent_of
+from tensorlang.te.intrinsic import TensorIntrin
 from tensorlang.te.operation import ComputeOp, Operation, loads
 from tensorlang.te.tags import KEYS, MERGED, MIXED, SCALED, SCORE
 
@@ -32,6 +34,8 @@ _AHEAD = (0, 2048, 4096, 8192, 16384)
 """Bytes of keys and of values that are fetched ahead."""
 _LAST = 4
 """Lanes that are added up for a panel of keys."""
+_ALONG, _ROWS = "x86.avx512.vdpbf16ps.pairs", "x86.avx512.vdpbf16ps.rows"
+"""Instructions that add up products of pairs of 16 bits: along the terms of a sum, and of neighbouring rows."""
 _KEYS = (16, 32, 64, 128, 256)
 """Keys whose values are added up for some columns after the others."""
 
@@ -117,25 +121,38 @@ def _mix(room: Room, mixed: str, host: str, loop: str, lanes: int, ahead: int) -
     stage.set_scope("local")
     *_, i, d = stage.op.axis
     (k,) = stage.op.reduce_axis
+    dot = _dot_of_pairs(room, mixed, _ROWS)
     queries, width = extent_of(i.extent) or MANY, extent_of(d.extent) or MANY
     is_whole = queries * -(-width // lanes) <= room.target.vector_registers
     tile = width if is_whole else max(1, _TILE // queries) * lanes
-    jam = 1 if is_whole else _JAM
+    jam = 2 if dot else 1 if is_whole else _JAM
     far, near = stage.split(k, factor=room.choose("mixed", _KEYS, _KEYS[2]), tail="peel")
     across, d = stage.split(d, factor=tile, tail="peel")
     near, row = stage.split(near, factor=jam, tail="peel")
+    _fetch(s, mixed, values, near.name, jam, ahead)
+    if dot:
+        vector, d = stage.split(d, factor=lanes)
+        stage.reorder(far, across, near, i, vector, d, row)
+        stage.unroll(i)
+        stage.unroll(vector)
+        stage.tensorize(d, dot)
+        return
     stage.reorder(far, across, near, row, i, d)
     stage.unroll(row)
     stage.unroll(i)
     stage.vectorize(d)
-    _fetch(s, mixed, values, near.name, jam, ahead)
 
 
 def _score(room: Room, part: Mapping[str, str], keys: Buffer, lanes: int, ahead: int) -> None:
     """Multiply keys where they lie, as many as there are lanes, with all queries; then add up across lanes."""
     s, score = room.s, room.s[part[SCORE]]
     panel = _score_loops(s, part[SCALED], lanes)
-    _, lane = score.split(score.op.reduce_axis[0], factor=lanes)
+    if KEYS in part:
+        s[part[KEYS]].compute_inline()
+    dot = _dot_of_pairs(room, part[SCORE], _ALONG)
+    _, lane = score.split(score.op.reduce_axis[0], factor=2 * lanes if dot else lanes)
+    if dot:
+        lane, _ = score.split(lane, factor=2)
     products = s[partial_results(s, part[SCORE], lane.name, len(score.op.axis))]
     _, lane = score.split(score.op.reduce_axis[0], factor=min(_LAST, lanes))
     sums = s[partial_results(s, part[SCORE], lane.name, len(score.op.axis))]
@@ -158,14 +175,28 @@ def _score(room: Room, part: Mapping[str, str], keys: Buffer, lanes: int, ahead:
     products.compute_at(sums, far)
     products.set_scope("local")
     *_, i, j, lane = products.op.axis
-    (step,) = products.op.reduce_axis
-    products.reorder(step, j, i, lane)
+    step, *pair = products.op.reduce_axis
+    products.reorder(step, j, i, lane, *pair)
     for axis in (step, j, i):
         products.unroll(axis)
-    products.vectorize(lane)
-    if KEYS in part:
-        s[part[KEYS]].compute_inline()
+    if dot:
+        products.tensorize(lane, dot)
+    else:
+        products.vectorize(lane)
     _fetch(s, products.name, keys, str(products.op.axis[0]), together, ahead, far.name)
+
+
+def _dot_of_pairs(room: Room, stage: str, name: str) -> TensorIntrin | None:
+    """The instruction that multiplies pairs of 16 bits, where a stage sums just such products, and a target has it."""
+    op = room.s.program[stage]
+    assert isinstance(op, ComputeOp)
+    intrin: TensorIntrin = te.intrin(name)
+    narrow = {load.buffer.dtype for load in loads(op)} == {intrin.buffers["a"].dtype}
+    narrow = narrow and not any(isinstance(node, Select) for body in op.body for node in walk(body))
+    (terms,), across, lanes = op.reduce_axes, op.axes[-1], int(intrin.buffers["out"].shape[0])
+    parts = ((terms, 2 * lanes),) if name == _ALONG else ((terms, 2), (across, lanes))
+    whole = all((extent_of(axis.extent) or 1) % size == 0 for axis, size in parts)
+    return intrin if narrow and whole and room.target.can.native and runs(intrin, room.target) else None
 
 
 def _score_loops(s: Schedule, scaled: str, lanes: int) -> str:

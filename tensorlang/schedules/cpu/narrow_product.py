@@ -76,12 +76,13 @@ def dot_instruction(data: str, weight: str, target: Target) -> TensorIntrin | No
 def _found(data: str, weight: str, target: Target) -> TensorIntrin | None:
     for name in _INSTRUCTIONS:
         intrin: TensorIntrin = te.intrin(name)
-        if (intrin.buffers["data"].dtype, intrin.buffers["kernel"].dtype) == (data, weight) and _runs(intrin, target):
+        if (intrin.buffers["data"].dtype, intrin.buffers["kernel"].dtype) == (data, weight) and runs(intrin, target):
             return intrin
     return None
 
 
-def _runs(intrin: TensorIntrin, target: Target) -> bool:
+def runs(intrin: TensorIntrin, target: Target) -> bool:
+    """Whether a target has what an intrinsic needs."""
     try:
         check_requirements(intrin.code("update"), target)
     except TargetError:

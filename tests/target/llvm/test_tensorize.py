@@ -31,6 +31,7 @@ DOT = {
 }
 _ENDS = {"uint8": (0, 255), "int8": (-128, 127)}
 PORTABLE = ("fma.f32x16", "fma.f32x8")
+PAIRS = ("x86.avx512.vdpbf16ps.pairs", "x86.avx512.vdpbf16ps.rows")
 
 
 def packed(name: str, rows: int = 6, columns: int = 32, depth: int = 16) -> Case:
@@ -78,10 +79,50 @@ def test_a_dot_product_runs_on_the_interpreter_everywhere(name: str) -> None:
     check_schedule(s, args, targets=("interpreter",))
 
 
-@pytest.mark.parametrize("name", [*DOT, *PORTABLE])
+def as_they_lie(name: str) -> Case:
+    """Products of bfloat16, summed over pairs along the rows of both factors, or over pairs of rows of the second."""
+    along = name.endswith("pairs")
+    A = te.placeholder((3, 64), "bfloat16", name="A")
+    B = te.placeholder((5, 64) if along else (64, 48), "bfloat16", name="B")
+    t = te.reduce_axis((0, 2), "t")
+
+    def term(i: Any, j: Any, k: Any) -> Any:
+        return A[i, k].astype("float32") * (B[j, k] if along else B[k, j]).astype("float32")
+
+    if along:
+        step = te.reduce_axis((0, 2), "step")
+        lanes = (3, 5, 16)
+        C = te.compute(lanes, lambda i, j, v: te.sum(term(i, j, step * 32 + v * 2 + t), axis=[step, t]), name="C")
+    else:
+        k = te.reduce_axis((0, 64), "k")
+        C = te.compute((3, 48), lambda i, j: te.sum(term(i, j, k), axis=k), name="C")
+    s = te.create_schedule(C.op)
+    if along:
+        s[C].reorder("step", "v", "t")
+        s[C].tensorize("v", te.intrin(name))
+    else:
+        j_o, j_i = s[C].split("j", factor=16)
+        k_o, k_i = s[C].split("k", factor=2)
+        s[C].reorder(j_o, k_o, j_i, k_i)
+        s[C].tensorize(j_i, te.intrin(name))
+    return Case(s, (A, B, C))
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_pairs_are_multiplied_as_they_lie(name: str) -> None:
+    s, args = as_they_lie(name)
+    lines = tvm.build(s, list(args), target="llvm -mcpu=cooperlake").source("asm").splitlines()
+    assert any("vdpbf16ps" in line and "%zmm" in line for line in lines)
+    check_schedule(s, args, targets=("interpreter",))
+    if "avx512bf16" in host_cpu().features:
+        check_schedule(s, args)
+
+
+@pytest.mark.parametrize("name", [*DOT, *PORTABLE, *PAIRS])
 def test_own_intrinsics_do_what_they_declare(name: str) -> None:
-    if name in DOT and DOT[name][0] not in host_cpu().features:
-        pytest.skip(f"this CPU has no {DOT[name][0]}")
+    feature = DOT[name][0] if name in DOT else "avx512bf16" if name in PAIRS else ""
+    if feature and feature not in host_cpu().features:
+        pytest.skip(f"this CPU has no {feature}")
     check_intrinsic(te.intrin(name))
 
 

@@ -9,13 +9,14 @@ from tensorlang import dtypes
 from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Expr, cast
 from tensorlang.ir.stmt import Stmt
-from tensorlang.te.define import compute, placeholder
+from tensorlang.te.define import compute, placeholder, var
 from tensorlang.te.domain import reduce_axis
 from tensorlang.te.intrinsic import TensorIntrin
 from tensorlang.te.machine import broadcast, call_llvm_intrin, const, reinterpret
+from tensorlang.te.operation import Tensor
 from tensorlang.te.reductions import sum_
 from tensorlang.te.tensor_intrin import decl_tensor_intrin
-from tensorlang.te.tile_buffer import TileBuffer
+from tensorlang.te.tile_buffer import TileBuffer, decl_buffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,79 @@ class PairDot(Dot):
 
 
 @dataclass(frozen=True, slots=True)
+class Pairs:
+    """`out[i] += a[2 i] b[2 i] + a[2 i + 1] b[2 i + 1]`: both vectors as they lie along the terms of a sum."""
+
+    name: str
+    llvm: str
+    dtype: str
+    out: str
+    lanes: int
+    architecture: str
+    features: tuple[str, ...]
+
+    def declare(self) -> TensorIntrin:
+        """Declare the instruction as an intrinsic."""
+        out = self._definition()
+        rows = [tensor for tensor in out.op.input_tensors if tensor.ndim > 1]
+        return decl_tensor_intrin(
+            out.op,
+            self._statements,
+            self.name,
+            binds={t: decl_buffer(t.shape, t.dtype, t.name, strides=[var("apart"), 1]) for t in rows},
+            architecture=self.architecture,
+            features=self.features,
+        )
+
+    def _definition(self) -> Tensor:
+        a, b = (placeholder((2 * self.lanes,), self.dtype, name) for name in ("a", "b"))
+        k = reduce_axis((0, 2), "k")
+
+        def element(i: Any) -> Expr:
+            return sum_(cast(a[i * 2 + k], self.out) * cast(b[i * 2 + k], self.out), axis=k)
+
+        made: Tensor = compute((self.lanes,), element, name="out")
+        return made
+
+    def _statements(self, ins: list[TileBuffer], outs: list[TileBuffer]) -> tuple[Stmt, Stmt, Stmt]:
+        accumulator, zero = f"{self.out}x{self.lanes}", const(0, f"{self.out}x{self.lanes}")
+        first, second = self._operands(ins)
+
+        def added_to(start: Expr) -> Stmt:
+            return outs[0].vstore([0], call_llvm_intrin(accumulator, self.llvm, start, first, second))
+
+        return added_to(zero), outs[0].vstore([0], zero), added_to(outs[0].vload([0], accumulator))
+
+    def _operands(self, ins: list[TileBuffer]) -> tuple[Expr, Expr]:
+        wide = f"{self.dtype}x{2 * self.lanes}"
+        return ins[0].vload([0], wide), ins[1].vload([0], wide)
+
+
+@dataclass(frozen=True, slots=True)
+class PairOfRows(Pairs):
+    """`out[i] += a[0] b[0, i] + a[1] b[1, i]`: two rows as they lie, by two factors."""
+
+    def _definition(self) -> Tensor:
+        a, b = placeholder((2,), self.dtype, "a"), placeholder((2, self.lanes), self.dtype, "b")
+        k = reduce_axis((0, 2), "k")
+
+        def element(i: Any) -> Expr:
+            return sum_(cast(a[k], self.out) * cast(b[k, i], self.out), axis=k)
+
+        made: Tensor = compute((self.lanes,), element, name="out")
+        return made
+
+    def _operands(self, ins: list[TileBuffer]) -> tuple[Expr, Expr]:
+        wide, word = f"{self.dtype}x{2 * self.lanes}", f"uint32x{self.lanes}"
+        factors = broadcast(reinterpret("uint32", ins[0].vload([0], f"{self.dtype}x2")), self.lanes)
+        low, high = (
+            cast(reinterpret(f"uint16x{self.lanes}", ins[1].vload([row, 0], f"{self.dtype}x{self.lanes}")), "uint32")
+            for row in range(2)
+        )
+        return reinterpret(wide, factors), reinterpret(wide, low | high << const(16, word))
+
+
+@dataclass(frozen=True, slots=True)
 class Axpy:
     """`out[i] += scale * row[i]` by fused multiply-adds: the inner step of an outer product, for every CPU."""
 
@@ -121,6 +195,6 @@ class Axpy:
         return outs[0].vstore([0], factor * row), outs[0].vstore([0], zero), outs[0].vstore([0], update)
 
 
-def table(*rows: Dot | Axpy) -> dict[str, Callable[[], TensorIntrin]]:
+def table(*rows: Dot | Pairs | Axpy) -> dict[str, Callable[[], TensorIntrin]]:
     """Rows by name, as what declares them."""
     return {row.name: row.declare for row in rows}

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from tensorlang.target.llvm.instructions.families import Dot, PairDot, table
+from tensorlang.target.llvm.instructions.families import Dot, PairDot, PairOfRows, Pairs, table
 
 _VNNI = "llvm.x86.avx512.vpdpbusd"
 _BF16 = "llvm.x86.avx512bf16.dpbf16ps"
@@ -21,6 +21,8 @@ _FLOATS = Dot(
     features=("avx512bf16",),
     packed=False,
 )
+_PAIRS = Pairs("x86.avx512.vdpbf16ps.pairs", f"{_BF16}.512", "bfloat16", "float32", 16, "x86_64", ("avx512bf16",))
+_ROWS = PairOfRows("x86.avx512.vdpbf16ps.rows", f"{_BF16}.512", "bfloat16", "float32", 16, "x86_64", ("avx512bf16",))
 
 
 def _signed(dot: Dot) -> Dot:
@@ -47,6 +49,8 @@ TABLE = table(
         halves="llvm.x86.avx2.pmadd.wd",
     ),
     _FLOATS,
+    _PAIRS,
+    _ROWS,
     replace(_FLOATS, name="x86.avx2.vdpbf16ps", llvm=f"{_BF16}.256", lanes=8, features=("avx512bf16", "avx512vl")),
 )
 """Name -> what declares it; `signed` ones take signed data and an unsigned kernel.
