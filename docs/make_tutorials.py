@@ -87,7 +87,7 @@ def page(script: Path, printed: list[str]) -> str:
 def _parts(script: Path, printed: Iterator[str]) -> Iterator[str]:
     for kind, text in cells(script.read_text(encoding="utf-8")):
         if kind == "markdown":
-            yield text.replace("](../docs/", "](../")
+            yield re.sub(r"\]\((\w+)\.py\)", r"](\1.md)", text.replace("](../docs/", "](../"))
             if text.startswith("# "):
                 yield f"*This page is [tutorials/{script.name}](../../tutorials/{script.name}), as it ran.*"
             continue

@@ -142,6 +142,24 @@ SHOWN = {
     )
     if find_spec("onnx")
     else ("onnx: not installed",),
+    "15_why_is_it_slow": (
+        "D: the inner loop k is scalar; s['D'].split('k', factor=16); s.rfactor('D', 'k_i', factor_axis=1)",
+        "warnings that are left: []\n",
+        "times as fast: more than 2: True",
+        "latency  D\n",
+    ),
+    "16_convolution_to_the_limit": ("\nfilters in vectors ", "\n14 pixels, 1 vectors in registers ", "warnings: []"),
+    "17_hand_default_or_tuner": (
+        "C product - a product of matrices",
+        "a hand beats plain loops: True",
+        "6 trials, failures: 0",
+        "the best of the log beats plain loops: True",
+    ),
+    "18_from_tvm": (
+        "equal to NumPy; timed: True",
+        "IllegalParallel: s['C.global'].parallel('k_o')",
+        "module 'tensorlang' has no attribute 'relay': TVM has it, tensorlang does not",
+    ),
     "14_four_bits": ("3.19 bits a weight", "form of y: blocks", "within a hundredth of float32: True"),
 }
 """What a tutorial must print, besides coming to its end."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tensorlang.dataclass import dataclass
 from tensorlang.dtypes import info
 from tensorlang.errors import TensorlangError
+from tensorlang.ir.expr import variables
 from tensorlang.ir.overflow import exact_value
 from tensorlang.ir.stmt import Allocate, For, walk
 from tensorlang.profiling.regions import Region
@@ -18,6 +19,7 @@ from tensorlang.runtime.threads import available_cores
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.proposals.replayed import Refusal
 from tensorlang.te.axis import AxisKind, extent_of
+from tensorlang.te.operation import loads
 
 if TYPE_CHECKING:
     from tensorlang.profiling.profile import LoopTime
@@ -82,11 +84,25 @@ def _vectorized(s: Schedule, stage: str) -> Iterator[str]:
     if stage not in s.state.stages or not hasattr(s[stage].op, "axis"):
         return
     spatial, reduced = _long_axes(s, stage)
+    near = [axis for axis in reversed(spatial) if not _apart(s, stage, axis)]
+    for axis in near:
+        yield from _along(stage, axis, reduced)
+    yield from (_in_parts(s, stage, axis, f"factor={_LANES}", "i", "vectorize") for axis in reduced)
     for axis in reversed(spatial):
-        if reduced:
-            yield f"s[{stage!r}].reorder({', '.join(map(repr, [*reduced, axis]))}); s[{stage!r}].vectorize({axis!r})"
-        yield f"s[{stage!r}].vectorize({axis!r})"
-    yield from (_in_parts(stage, axis, f"factor={_LANES}", "i", "vectorize") for axis in reduced)
+        if axis not in near:
+            yield from _along(stage, axis, reduced)
+
+
+def _along(stage: str, axis: str, reduced: list[str]) -> Iterator[str]:
+    """Lines that make vectors along an axis of the result, inside of the sum where there is one."""
+    if reduced:
+        yield f"s[{stage!r}].reorder({', '.join(map(repr, [*reduced, axis]))}); s[{stage!r}].vectorize({axis!r})"
+    yield f"s[{stage!r}].vectorize({axis!r})"
+
+
+def _apart(s: Schedule, stage: str, axis: str) -> bool:
+    """Whether neighbours along an axis are read from different rows."""
+    return any(axis in variables(index) for load in loads(s.program[stage]) for index in load.index[:-1])
 
 
 def _long_axes(s: Schedule, stage: str) -> tuple[list[str], list[str]]:
@@ -97,12 +113,13 @@ def _long_axes(s: Schedule, stage: str) -> tuple[list[str], list[str]]:
     return [a for a, summed in long if not summed], [a for a, summed in long if summed]
 
 
-def _in_parts(stage: str, axis: str, size: str, part: str, how: str) -> str:
-    """The line that makes a sum of partial sums, which run at once."""
+def _in_parts(s: Schedule, stage: str, axis: str, size: str, part: str, how: str) -> str:
+    """The line that makes a sum of partial sums, which run at once; those of a vector lie side by side."""
     own, other = f"{axis}_{part}", f"{axis}_{'o' if part == 'i' else 'i'}"
     inside = f"s['{stage}.rf'].reorder({other!r}, {own!r}); " if part == "i" else ""
+    place = len(s[stage].op.axis) if part == "i" else 0
     return (
-        f"s[{stage!r}].split({axis!r}, {size}); s.rfactor({stage!r}, {own!r}, factor_axis=0); "
+        f"s[{stage!r}].split({axis!r}, {size}); s.rfactor({stage!r}, {own!r}, factor_axis={place}); "
         f"{inside}s['{stage}.rf'].{how}({own!r})"
     )
 
@@ -144,7 +161,7 @@ def _parallel(s: Schedule, stage: str) -> Iterator[str]:
     """Lines that may run a stage on several threads: the outermost loop, or parts of a sum."""
     spatial, reduced = _long_axes(s, stage)
     yield from (f"s[{stage!r}].parallel({axis!r})" for axis in spatial[:1])
-    yield from (_in_parts(stage, axis, f"nparts={_PARTS}", "o", "parallel") for axis in reduced)
+    yield from (_in_parts(s, stage, axis, f"nparts={_PARTS}", "o", "parallel") for axis in reduced)
 
 
 def _recomputed(s: Schedule | None, seconds: float) -> Iterator[Advice]:
