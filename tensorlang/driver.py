@@ -73,7 +73,8 @@ class Lowered(Explained):
         "openmp" takes the threads of libgomp; "serial" splits no loop.
 
         `faces` beside "c": "tvm_ffi" lets `tvm_ffi.load_module` call it with tensors of NumPy, PyTorch or JAX, "xla"
-        lets `jax.ffi` call it; the file needs neither of them, and sizes are taken from shapes.
+        lets `jax.ffi` call it, "onnxruntime" makes it an operator of ONNX Runtime, `layer` of the domain
+        `tensorlang.layer`; the file needs none of them, and sizes are taken from shapes.
 
         `isas` are CPUs by name, as in ("x86-64-v4", "x86-64-v3"): the file holds a kernel for each, and the best that
         a CPU can run is picked when it is called. Each has the same steps, or the library's schedule for that machine

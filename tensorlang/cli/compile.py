@@ -24,7 +24,7 @@ from tensorlang.cli.quantize import quantization, quantize_options, read_model
 @click.option("--target", help="The CPU: 'llvm -mcpu=haswell' (default: this machine's).")
 @click.option("--formats", default="so,o,a,h", show_default=True, help="Which files to write; also cmake, c.")
 @click.option("--threads", default="host", show_default=True, help="Who runs parallel loops: host, openmp, serial.")
-@click.option("--faces", default="c", show_default=True, help="Interfaces: c, tvm_ffi, xla.")
+@click.option("--faces", default="c", show_default=True, help="Interfaces: c, tvm_ffi, xla, onnxruntime.")
 @click.option("--isas", default="", metavar="A,B,...", help="CPUs to compile for: x86-64-v4,x86-64-v3,x86-64-v2.")
 @click.option("--embed", is_flag=True, help="Put the weights into the library, not into a file beside it.")
 @click.option(

@@ -19,7 +19,7 @@ from tensorlang.errors import DefinitionError
 @click.option("--target", default="llvm", show_default=True, help="The CPU: 'llvm -mcpu=haswell'.")
 @click.option("--formats", default="so,o,a,h", show_default=True, help="Which files to write.")
 @click.option("--threads", default="host", show_default=True, help="Who runs parallel loops: host, openmp, serial.")
-@click.option("--faces", default="c", show_default=True, help="Interfaces: c, tvm_ffi, xla.")
+@click.option("--faces", default="c", show_default=True, help="Interfaces: c, tvm_ffi, xla, onnxruntime.")
 @click.option("--isas", default="", metavar="A,B,...", help="CPUs to compile for: x86-64-v4,x86-64-v3,x86-64-v2.")
 @click.option("--linker", help="cc, ld.lld or ziglang (default: the first that is there).")
 def export(

@@ -35,6 +35,9 @@ _FACES = {
     "tvm_ffi": "/* For TVM-FFI: tvm_ffi.load_module(...).{0}(tensors...) calls __tvm_ffi_{0}. */",
     "xla": "/* For XLA: jax.ffi.register_ffi_target takes this function; its results are what the kernel writes. */\n"
     "void *{0}_xla(void *frame);",
+    "onnxruntime": "/* For ONNX Runtime 1.16 and newer: the library registers the operator {0} of the domain\n"
+    "   tensorlang.{0}. Its outputs are what the kernel writes, its inputs all other arrays. */\n"
+    "void *RegisterCustomOps(void *options, const void *api_base);",
 }
 _RUNNERS = {
     "host": "With host == NULL loops run in the calling thread.",

@@ -221,5 +221,5 @@ def test_rows_of_the_target_room(tmp_path: Path) -> None:
         assert word in kernel.source("asm")
         with pytest.raises(TargetError, match="which this machine cannot run"):
             kernel(np.zeros(64, np.float32), np.zeros(64, np.float32))
-    with pytest.raises(TargetError, match="neither OpenMP nor XLA"):
+    with pytest.raises(TargetError, match="neither OpenMP, XLA nor ONNX Runtime"):
         tensorlang.build(s, [a, out], target="llvm -mcpu=wasm32-simd128").export(tmp_path / "out", threads="openmp")

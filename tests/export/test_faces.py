@@ -1,4 +1,4 @@
-"""Exported kernels called by TVM-FFI and by JAX: what they give, and how mistakes are told."""
+"""Exported kernels called by TVM-FFI, JAX and ONNX Runtime: what they give, and how mistakes are told."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ctypes
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 import tensorlang
-from tensorlang import dtypes, te
+from tensorlang import dtypes, te, topi
 from tensorlang.errors import TargetError
 from tensorlang.target.llvm.library.dl import dtype_word
 from tests.export.exported import exported, narrow, rows
@@ -28,7 +29,8 @@ def given() -> tuple[Any, Any]:
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = rows().export(tmp_path_factory.mktemp("faces") / "rows", formats=("so",), faces=("c", "tvm_ffi", "xla"))
+    faces = ("c", "tvm_ffi", "xla", "onnxruntime")
+    made = rows().export(tmp_path_factory.mktemp("faces") / "rows", formats=("so",), faces=faces)
     path: Path = made.files["so"]
     return path
 
@@ -149,7 +151,7 @@ def test_faces_that_cannot_be(tmp_path: Path) -> None:
     sized = te.compute((1,), lambda i: te.sum(a[2 * k], axis=k), name="sized")
     kernel = tensorlang.build(te.create_schedule(sized.op), [a, sized])
     assert "sized_dl" not in kernel.export(tmp_path / "sized", formats=("h",)).files["h"].read_text()
-    for face in ("tvm_ffi", "xla"):
+    for face in ("tvm_ffi", "xla", "onnxruntime"):
         with pytest.raises(TargetError, match=f"the face {face} reads sizes from shapes"):
             kernel.export(tmp_path / "sized", faces=(face,))
 
@@ -172,6 +174,8 @@ def test_what_is_updated_in_place(tmp_path: Path) -> None:
     np.testing.assert_array_equal(values, [0, 1, 3, 6, 10, 15])
     with pytest.raises(TargetError, match="a is both; leave xla out of faces"):
         kernel.export(tmp_path / "running", faces=("xla",))
+    with pytest.raises(TargetError, match="a is both; leave onnxruntime out of faces"):
+        kernel.export(tmp_path / "running", faces=("onnxruntime",))
 
 
 def test_every_dtype_has_its_number(tmp_path: Path) -> None:
@@ -190,3 +194,52 @@ def test_every_dtype_has_its_number(tmp_path: Path) -> None:
     for name in dtypes.TABLE:
         known = tvm_ffi.dtype(name)
         assert dtype_word(name) == known.type_code | known.bits << 8 | known.lanes << 16
+
+
+def session(libraries: Sequence[Path], nodes: Sequence[tuple[str, list[str], list[str]]]) -> Any:
+    """A session of ONNX Runtime for a graph of operators by these libraries: inputs x, ..., outputs y, ..."""
+    onnxruntime = pytest.importorskip("onnxruntime", reason="needs onnxruntime")
+    onnx = pytest.importorskip("onnx", reason="needs onnx")
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # errors are told by exceptions
+    for path in libraries:
+        options.register_custom_ops_library(str(path))
+    make = onnx.helper
+    made = [make.make_node(name, given, found, domain=f"tensorlang.{name}") for name, given, found in nodes]
+    names = dict.fromkeys(n for _, given, found in nodes for n in (*given, *found))
+    values = {n: make.make_tensor_value_info(n, onnx.TensorProto.FLOAT, None) for n in names if n[0] in "xy"}
+    bare = [onnx.ValueInfoProto(name=n) for n in names if n.startswith("y")]
+    graph = make.make_graph(made, "g", [v for n, v in values.items() if n.startswith("x")], bare)
+    versions = [make.make_opsetid("", 17), *(make.make_opsetid(f"tensorlang.{name}", 1) for name, _, _ in nodes)]
+    model = make.make_model(graph, opset_imports=versions, ir_version=9)
+    return onnxruntime.InferenceSession(model.SerializeToString(), options)
+
+
+def test_onnxruntime_calls_it(library: Path, tmp_path: Path) -> None:
+    """Two libraries, each with an operator, one behind the other; sizes are those of each call."""
+    n, m = te.var("n"), te.var("m")
+    x, w = te.placeholder((n, m), name="x"), te.placeholder((), name="w")
+    twice = te.compute((n, m + 1), lambda i, j: te.if_then_else(j < m, x[i, j] * w[()], 1.0), name="twice")
+    kernel = tensorlang.build(te.create_schedule(twice.op), [x, w, twice])
+    other = kernel.export(tmp_path / "wider", formats=("so",), faces=("onnxruntime",)).files["so"]
+    run = session([library, other], [("rows", ["x"], ["t"]), ("wider", ["t", "x_w"], ["y"])])
+    a, wanted = given()
+    for rows_of in (6, 2, 0):
+        (found,) = run.run(None, {"x": a[:rows_of], "x_w": np.array(3, np.float32)})
+        np.testing.assert_array_equal(found, np.pad(3 * wanted[:rows_of], ((0, 0), (0, 1)), constant_values=1))
+    with pytest.raises(Exception, match=r"rows: a: expected 2 dimensions, of a: float32\[m, n\]"):
+        run.run(None, {"x": a[0], "x_w": np.array(3, np.float32)})
+    with pytest.raises(Exception, match="wider: w: expected 0 dimensions"):
+        run.run(None, {"x": a, "x_w": a})
+
+
+def test_onnxruntime_says_what_does_not_fit(tmp_path: Path) -> None:
+    x, w = te.placeholder((3, te.var("k")), name="x"), te.placeholder((te.var("k"), 2), name="w")
+    product = topi.matmul(x, w)
+    kernel = tensorlang.build(te.create_schedule(product.op), [x, w, product])
+    library = kernel.export(tmp_path / "fits", formats=("so",), faces=("onnxruntime",))
+    run = session([library.files["so"]], [("fits", ["x", "x_w"], ["y"])])
+    ones = np.ones((3, 4), np.float32)
+    np.testing.assert_array_equal(run.run(None, {"x": ones, "x_w": np.ones((4, 2), np.float32)})[0], np.full((3, 2), 4))
+    with pytest.raises(Exception, match=r"fits: argument 2 \(w\): expected the shape \[k, 2\]"):
+        run.run(None, {"x": ones, "x_w": np.ones((5, 2), np.float32)})

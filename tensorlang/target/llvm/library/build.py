@@ -16,6 +16,7 @@ from tensorlang.target.llvm.library import chain as chains
 from tensorlang.target.llvm.library.chain import Chain, emit_chain, weights_text
 from tensorlang.target.llvm.library.dl import emit_dl, has_dl, messages
 from tensorlang.target.llvm.library.front import CODES, Face, emit_front
+from tensorlang.target.llvm.library.onnxruntime import REGISTER, emit_onnxruntime, tells_shapes
 from tensorlang.target.llvm.library.pick import TILES, told
 from tensorlang.target.llvm.library.tvm_ffi import PREFIX, emit_tvm_ffi
 from tensorlang.target.llvm.library.variant import emit_variant
@@ -24,9 +25,11 @@ from tensorlang.target.llvm.text import Module
 from tensorlang.target.spec import Target
 
 THREADS = ("host", "openmp", "serial")
-FACES = ("c", "tvm_ffi", "xla")
-_OF_SHAPES = ("tvm_ffi", "xla")
+FACES = ("c", "tvm_ffi", "xla", "onnxruntime")
+_OF_SHAPES = ("tvm_ffi", "xla", "onnxruntime")
 """Faces that read sizes from shapes."""
+_OF_RESULTS = {"xla": "XLA's", "onnxruntime": "ONNX Runtime's"}
+"""Faces that make results themselves, and whose they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,8 @@ class Draft:
         name = self.face.name
         more = ["dl"] * has_dl(self.face) + ["xla"] * ("xla" in self.faces)
         parts = [f"{name}_{part}" for part in ("run", "workspace_bytes", "message", "metadata", *more)]
-        return (name, *parts, *([f"{PREFIX}{name}"] * ("tvm_ffi" in self.faces)))
+        others = {"tvm_ffi": f"{PREFIX}{name}", "onnxruntime": REGISTER}
+        return (name, *parts, *(symbol for one, symbol in others.items() if one in self.faces))
 
     @property
     def machine(self) -> engine.Machine:
@@ -101,6 +105,8 @@ class Draft:
             emit_tvm_ffi(front, self.face)
         if "xla" in self.faces:
             emit_xla(front, self.face)
+        if "onnxruntime" in self.faces:
+            emit_onnxruntime(front, self.face)
         parts = [engine.Part(front.text()), *(engine.Part(m.text(), m.sources, m.externs) for m in self.modules)]
         prefixes = (*self.inner, *(prefix for prefix, _ in self.face.variants))
         hidden = {f"{prefix}.{part}" for prefix in prefixes for part in ("run", "bytes")}
@@ -138,16 +144,19 @@ def _face(kernel: Kernel, variants: Sequence[tuple[Target, Sequence[Kernel]]], w
     """What the functions around kernels for some targets share."""
     several, targets = len(variants) > 1, [target for target, _ in variants]
     pairs = tuple((f"{wanted.name}.v{k}", _asked(*variant, several)) for k, variant in enumerate(variants))
-    if wanted.updated and "xla" in wanted.faces:
-        names = ", ".join(sorted(wanted.updated))
-        raise TargetError(f"XLA's arrays are read or written, and {names} is both; leave xla out of faces")
+    for name, whose in _OF_RESULTS.items():
+        if wanted.updated and name in wanted.faces:
+            names = ", ".join(sorted(wanted.updated))
+            raise TargetError(f"{whose} arrays are read or written, and {names} is both; leave {name} out of faces")
     alone = target_cpu(targets[0]).architecture == "wasm32"  # no libc, no threads, addresses of 32 bits
-    if alone and (wanted.threads == "openmp" or "xla" in wanted.faces):
-        raise TargetError(f"{targets[0]} has neither OpenMP nor XLA; take threads='host' and faces of C")
+    if alone and (wanted.threads == "openmp" or _OF_RESULTS.keys() & set(wanted.faces)):
+        raise TargetError(f"{targets[0]} has neither OpenMP, XLA nor ONNX Runtime; take threads='host' and faces of C")
     face = Face(wanted.name, kernel, wanted.arrays, pairs, wanted.threads, 0, 4 if alone else 8, allocates=not alone)
     for name in _OF_SHAPES:
         if name in wanted.faces and not has_dl(face):
             raise TargetError(f"the face {name} reads sizes from shapes, and these tell not all; leave it out of faces")
+    if "onnxruntime" in wanted.faces and not tells_shapes(face):
+        raise TargetError("ONNX Runtime makes results by the shapes of inputs, which do not tell theirs; leave it out")
     return face
 
 
