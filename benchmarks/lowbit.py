@@ -2,7 +2,8 @@
 as many bytes, and peers.
 
 Weights are random, several matrices of one size, so that no cache holds them; a turn multiplies all of them with some
-vectors, or reads all of their bytes. Kernels are those of `topi.schedule`, quantizing the vectors among them.
+vectors, or reads all of their bytes. Both lie in huge pages. Kernels are those of `topi.schedule`, quantizing vectors
+among them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ import numpy.typing as npt
 
 import tensorlang
 from benchmarks.command_line import threads_or_all, write_result
-from benchmarks.lowbit_attention import NAMES, attention
+from benchmarks.lowbit_attention import NAMES, attention, filled
 from benchmarks.machine import describe
 from benchmarks.peers import nbits
 from benchmarks.peers.process import pinned
@@ -110,7 +112,7 @@ def _turn_of(name: str, m: int, n: int, k: int, matrices: int, target: Target) -
     data = te.placeholder((m, k), name="data")
     made = topi.matmul_nbits(data, weights)
     kernel = tensorlang.build(topi.schedule(made, target), [data, *weights.tensors, made], target)
-    sets = [[_numbers(t, seed) for t in weights.tensors] for seed in range(matrices)]
+    sets = [filled(weights.tensors, partial(_numbers, seed=seed)) for seed in range(matrices)]
     x, y = np.random.default_rng(0).standard_normal((m, k)).astype(np.float32), np.empty((m, n), np.float32)
 
     def turn() -> None:
@@ -153,7 +155,7 @@ def _read(size: int, target: Target) -> tuple[Turn, int]:
         local.unroll(axis)
     local.vectorize("lane")
     kernel = tensorlang.build(s, [array, sums], target)
-    given, made = np.ones((rows, _STEPS, _LANES), np.uint32), np.empty((rows, _LANES), np.uint32)
+    (given,), made = filled([array], lambda t: 1), np.empty((rows, _LANES), np.uint32)
     return lambda: kernel(given, made), given.nbytes
 
 

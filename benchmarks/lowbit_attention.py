@@ -5,14 +5,14 @@ Queries are float32, but bfloat16 where the cache is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 import tensorlang
-from tensorlang import dtypes, te, topi
+from tensorlang import dtypes, nd, te, topi
 from tensorlang.target.spec import Target
 
 Array = npt.NDArray[Any]
@@ -22,6 +22,14 @@ NAMES = {f"attention-{dtype}": dtype for dtype in ("float32", "float16", "bfloat
 _HEADS, _GROUPS, _DEPTH = 32, 8, 128
 _BYTES = 1 << 26
 """Bytes of caches of one turn, about: those of several layers, which no cache of a CPU holds."""
+
+
+def filled(tensors: Sequence[te.Tensor], numbers: Callable[[te.Tensor], Any]) -> list[Array]:
+    """Arrays of numbers for tensors, together in huge pages."""
+    arrays = nd.empty_together(tensors)
+    for array, tensor in zip(arrays, tensors, strict=True):
+        array[...] = numbers(tensor)
+    return arrays
 
 
 def attention(dtype: str, keys: int, target: Target) -> tuple[Callable[[], object], int, float]:
@@ -44,7 +52,7 @@ def attention(dtype: str, keys: int, target: Target) -> tuple[Callable[[], objec
         return np.asarray(rng.standard_normal(size, np.float32)).astype(dtypes.info(tensor.dtype).numpy)
 
     one = sum(int(np.prod(shape[: len(t.shape)])) * dtypes.info(t.dtype).bytes for t in (*cache, *scales))
-    layers = [[numbers(t) for t in (*cache, *scales)] for _ in range(max(1, _BYTES // one))]
+    layers = [filled((*cache, *scales), numbers) for _ in range(max(1, _BYTES // one))]
     asked, seen = numbers(query), np.array([keys], np.int32)
     made = np.empty(asked.shape, asked.dtype)
 
