@@ -2,7 +2,7 @@
 
 `python -m benchmarks cpu` runs kernels beside the libraries that are installed, `report` writes their page; `networks`
 runs whole networks beside other runtimes, `zoo` those of others, to see that they are equal; `lowbit` products of
-weights of a few bits beside a read of their bytes.
+weights of a few bits beside a read of their bytes, `decoder` a small language model beside llama.cpp.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import click
 
 from benchmarks import (
     cpu,
+    decoder,
     exports,
     frameworks,
     lowbit,
@@ -91,6 +92,7 @@ COMMANDS = (
     networks.command,
     network_report.command,
     lowbit.command,
+    decoder.command,
     report.command,
     tuning.command,
     tuning_report.command,

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 from click.testing import CliRunner
 
 from benchmarks.__main__ import main
+from tensorlang import gguf
 
 
 def test_products_take_turns_with_a_read(tmp_path: Path) -> None:
@@ -34,6 +38,56 @@ def test_attention_takes_turns_with_a_read(tmp_path: Path, monkeypatch: pytest.M
     halves, bytes_ = json.loads(out.read_text())["products"]
     assert (halves["name"], halves["vectors"], halves["bytes"]) == ("attention-float16", 32, 2 * 2 * 2 * 8 * 32 * 128)
     assert bytes_["bytes"] % (2 * 8 * 32 * (128 + 4)) == 0 and bytes_["share"] > 0
+
+
+def test_a_decoder_is_timed_and_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("gguf")
+    small = {"_WIDTH": 64, "_HIDDEN": 64, "_HEADS": 2, "_GROUPS": 1, "_VOCABULARY": 32, "_CONTEXT": 32, "_TOKENS": 2}
+    for name, value in small.items():
+        monkeypatch.setattr(f"benchmarks.decoder.{name}", value)
+
+    class Reads:
+        """As much as the benchmark asks of a decoder, and of llama.cpp."""
+
+        def __init__(self, path: str | Path, context: int, threads: int = 1) -> None:
+            self.lengths, self.logits = np.zeros(1, np.int32), np.arange(32.0)
+            file = gguf.load(path)
+            assert (file.metadata["llama.vocab_size"], context, threads) == (32, 32, 1)
+            assert {tensor.format for name, tensor in file.tensors.items() if "norm" not in name} == {"q4_0"}
+
+        def forget(self) -> None:
+            self.lengths[:] = 0
+
+        def read(self, tokens: list[int]) -> npt.NDArray[Any]:
+            self.lengths += len(tokens)
+            assert self.lengths[0] <= 5 + 3
+            return self.logits[::-1]
+
+        prefill = read
+
+        def decode(self, tokens: list[int]) -> npt.NDArray[Any]:
+            return self.read(tokens)[None]
+
+    class Own(Reads):
+        """Logits the other way around, which is as far apart as logits can be."""
+
+        load = classmethod(lambda cls, path, context: cls(path, context))
+
+        def read(self, tokens: list[int]) -> npt.NDArray[Any]:
+            return super().read(tokens)[::-1]
+
+        prefill = read
+
+    monkeypatch.setattr("benchmarks.decoder.Decoder", Own)
+    monkeypatch.setattr("benchmarks.decoder.Reference", Reads)
+    out = tmp_path / "result.json"
+    words = "decoder --threads 1 --layers 1 --prompt 5 --rounds 2 --json"
+    done = CliRunner().invoke(main, [*words.split(), str(out)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    result = json.loads(out.read_text())
+    assert [one["name"] for one in result["decoders"]] == ["tensorlang", "llama.cpp"]
+    assert all(one["token"] > 0 and one["prompt"] > 0 for one in result["decoders"])
+    assert result["apart"] == pytest.approx(2.0)
 
 
 def test_names_that_there_are() -> None:
