@@ -46,7 +46,8 @@ def explain(log: str, arguments: str | None, target: str, count: int, run_files:
 
 def _program(kernel: Any, as_json: bool) -> None:
     """Print what the schedule of a kernel is, and the warnings of its loops."""
-    found, warnings = kernel.origin.schedule.explain(), kernel.warnings()
+    found = kernel.origin.schedule.explain()
+    warnings = kernel.warnings() if kernel.target.can.native else ()
     if as_json:
         click.echo(json.dumps(found.to_json() | {"warnings": [asdict(one) for one in warnings]}))
         return

@@ -17,12 +17,14 @@ def kernel_of(file: str, arguments: str | None, target: str) -> Any:
     import tensorlang
     from tensorlang.autotune.files import load_function
     from tensorlang.schedule import Schedule
-    from tensorlang.te.operation import Tensor
+    from tensorlang.te.operation import PlaceholderOp, Tensor
 
     made = load_function(file)(*parse_arguments(arguments))
     several = [one for part in (made if isinstance(made, list | tuple) else [made]) for one in _flat(part)]
-    schedules, tensors = ([one for one in several if isinstance(one, kind)] for kind in (Schedule, Tensor))
-    if len(schedules) > 1 or not tensors or len(schedules) + len(tensors) < len(several):
+    schedules = [one for one in several if isinstance(one, Schedule)]
+    tensors = [one for one in several if isinstance(one, Tensor)]
+    computed = any(not isinstance(t.op, PlaceholderOp) for t in tensors)
+    if len(schedules) > 1 or not computed or len(schedules) + len(tensors) < len(several):
         wanted = "tensors, inputs first, or a schedule and its tensors, as in `return s, [A, B, C]`"
         raise click.UsageError(f"{file} must return {wanted}, got {made!r}")
     if schedules:

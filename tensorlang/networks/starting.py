@@ -73,6 +73,10 @@ def compile_model(
     error of 2e-6 to 4e-6 of the largest value; `numerics="strict"` has sums over windows only. Raises what `from_onnx`,
     `build` and the functions of quantization raise; ArgumentError for a network with shapes, and for other numerics.
     """
+    if hasattr(model, "state_dict"):
+        module = "tensorlang.compile(tensorlang.from_torch(module, example))"
+        text = f"a module of PyTorch is read by an example of its input: {module}, or torch.compile(module, backend="
+        raise ArgumentError(f"{text}'tensorlang'); got {type(model).__name__}")
     how = _Reading(shapes, known, fallback, quantization_of(quantize))
     if not isinstance(model, str | os.PathLike) or not _may_be_kept():
         return _compiled(model, parse(target), progress, numerics, how)

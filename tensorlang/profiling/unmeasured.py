@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tensorlang.errors import TargetError
+from tensorlang.errors import ArgumentError, TargetError, shown
 from tensorlang.ir.expr import Var
 from tensorlang.profiling.advice import Advice, advice_of
 from tensorlang.profiling.machine import Limit
@@ -26,11 +26,15 @@ def warnings_of(f: Executable, sizes: Mapping[str, int] | None = None) -> tuple[
 
     Scalar inner loops (a reduction that is not split among them), vectors of elements that lie apart, single threads,
     stages that are computed again, arrays of tiles that the second cache does not hold. `sizes` are those of symbolic
-    extents, 512 else. The seconds of an Advice are a guess. TargetError for kernels of GPUs and of the interpreter.
+    extents, 512 else. The seconds of an Advice are a guess. TargetError for kernels of GPUs and
+    of the interpreter, ArgumentError for sizes that the kernel does not have.
     """
     if not f.target.can.native:
         raise TargetError(f"warnings are for kernels of this CPU, and {f.entry_name} is for the target {f.target.kind}")
     known = {v.name: _SIZE for v in (*f.kernel.sizes, *(p for p in f.signature if isinstance(p, Var)))}
+    if not isinstance(sizes, Mapping | None) or (sizes and not sizes.keys() <= known.keys()):
+        there = ", ".join(known) or "none"
+        raise ArgumentError(f"sizes are numbers by name, there are {there}, got {shown(sizes)}")
     parts = list(_weighed(f, known | dict(sizes or {})))
     return tuple(advice_of(f, parts, sum(part.seconds for part, *_ in parts if part.limit is not None)))
 

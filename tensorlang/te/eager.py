@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tensorlang import dtypes
 from tensorlang.errors import DefinitionError, shown
 from tensorlang.ir.expr import Expr
 from tensorlang.location import caller
@@ -17,6 +18,7 @@ from tensorlang.te.program import canonical
 from tensorlang.te.reference import evaluate as run
 
 Array = npt.NDArray[Any]
+KNOWN = frozenset(info.numpy for info in dtypes.TABLE.values())
 _USUAL = {"int64": "int32", "float64": "float32"}
 """What numbers of Python become, as elsewhere in te; arrays of NumPy keep their dtype."""
 
@@ -36,6 +38,9 @@ def evaluate(function: Callable[..., Any], *arguments: Any, **options: Any) -> A
         >>> te.evaluate(te.floordiv, -7, 2)
         np.int32(-4)
     """
+    if not callable(function) or isinstance(function, Tensor):
+        text = f"te.evaluate wants a function of tensors, as in te.evaluate(topi.exp, x), got {shown(function)}"
+        raise DefinitionError(text, caller())
     given: list[tuple[Tensor, Array]] = []
     named = {name: _declared(v, given) if isinstance(v, np.ndarray) else v for name, v in options.items()}
     made = function(*(_declared(value, given) for value in arguments), **named)
@@ -52,12 +57,24 @@ def _declared(value: Any, given: list[tuple[Tensor, Array]]) -> Any:
     """What stands for an argument; its placeholder is kept beside its array."""
     if isinstance(value, tuple):
         return tuple(_declared(part, given) for part in value)
-    array = np.asarray(value)
-    if not isinstance(value, np.ndarray | np.generic):
+    array = _array(value)
+    if isinstance(value, bool | int | float | list):
         array = array.astype(_USUAL.get(array.dtype.name, array.dtype.name))
     tensor = placeholder(array.shape, array.dtype, f"x{len(given)}")
     given.append((tensor, array))
-    return tensor if isinstance(value, list | np.ndarray) else tensor()
+    return tensor() if isinstance(value, bool | int | float | np.generic) else tensor
+
+
+def _array(value: Any) -> Array:
+    """An argument as NumPy has it; DefinitionError for what is no number and no array of numbers."""
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError, RuntimeError):
+        array = np.asarray(None)
+    if isinstance(value, Tensor) or (array.dtype.kind not in "biuf" and array.dtype not in KNOWN):
+        advice = "tensors are made of them; what is no array is an option, by its name"
+        raise DefinitionError(f"te.evaluate takes arrays and numbers, got {shown(value)}: {advice}", caller())
+    return array
 
 
 def _tensor(made: Any) -> Tensor:

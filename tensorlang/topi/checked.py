@@ -134,6 +134,8 @@ def _advice(function: Callable[..., Any], name: str, value: Any, wanted: str, gi
     if isinstance(value, np.ndarray):
         declared = f'te.placeholder({value.shape}, name="{name}", dtype="{value.dtype}")'
         return f"declare {declared}, and give the array to the function that tensorlang.build returns"
+    if hasattr(value, "__dlpack__"):
+        return f"arrays are what tensorlang.kernel({_path(function)}) takes, tensors are what te.placeholder returns"
     word = next((x.name for x in given if isinstance(x, Tensor)), None)
     if word and isinstance(value, int | float | np.generic) and hasattr(math, function.__name__):
         return f"for a number write te.compute({word}.shape, lambda *i: te.{function.__name__}({word}(*i), ...))"

@@ -223,3 +223,12 @@ def test_files_that_were_not_used_for_longest_make_room(tmp_path: Path, monkeypa
             file = max((tmp_path / "cache").glob("*.weights"), key=lambda f: f.stat().st_mtime_ns)
             os.utime(file, (age, age)) if key != "c" else None
         assert [cache.find_file((key,), "weights") is not None for key in "abc"] == [True, False, True]
+
+
+def test_a_module_of_pytorch_is_told_how_it_is_read() -> None:
+    class Linear:
+        def state_dict(self) -> dict[str, object]:
+            return {}
+
+    with pytest.raises(ArgumentError, match=r"tensorlang\.from_torch\(module, example\)\), .*; got Linear"):
+        tensorlang.compile(Linear())

@@ -222,6 +222,8 @@ def test_warnings_of_sizes_that_are_not_known() -> None:
     f = built(te.create_schedule(S.op), [x_, S])
     assert [one.problem for one in f.warnings()] == ["the inner loop k is scalar"]
     assert f.warnings({"n": 2}) == ()
+    with pytest.raises(ArgumentError, match=r"sizes are numbers by name, there are n, got \{'m': 2\}"):
+        f.warnings({"m": 2})
     with pytest.raises(TargetError, match="warnings are for kernels of this CPU"):
         built(te.create_schedule(S.op), [x_, S], "interpreter").warnings()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -32,6 +34,25 @@ def test_several_tensors_in_and_out() -> None:
 
 def test_an_input_that_nobody_reads() -> None:
     assert te.evaluate(lambda _, b: b + 1, [9.0], [1.0]).tolist() == [2.0]
+
+
+@pytest.mark.parametrize("wrong", [None, ["a"], [[1.0], [1.0, 2.0]], {"a": 1}, [1j], te.placeholder((2,))])
+def test_what_is_no_array(wrong: object) -> None:
+    with pytest.raises(DefinitionError, match=r"te\.evaluate takes arrays and numbers, got "):
+        te.evaluate(topi.exp, wrong)
+
+
+def test_arrays_of_others() -> None:
+    class Foreign:
+        def __array__(self, dtype: object = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+            return np.ones((2, 3), np.float32)
+
+    assert te.evaluate(topi.sum, Foreign(), axis=1).tolist() == [3.0, 3.0]
+
+
+def test_what_is_no_function() -> None:
+    with pytest.raises(DefinitionError, match=r"as in te\.evaluate\(topi\.exp, x\), got Tensor"):
+        te.evaluate(topi.softmax(te.placeholder((2, 2))), [1.0])
 
 
 def test_what_is_no_tensor() -> None:
