@@ -117,7 +117,16 @@ offer(
         "template": "tensorlang.autotune.templates.registry:template",
     },
 )
-offer("tensorlang.autotune", {"record": "tensorlang.autotune.record"})
+offer(
+    "tensorlang.autotune",
+    {
+        "_ffi_api": "tensorlang.autotune.policy",
+        "loop_state": "tensorlang.autotune.dag",
+        "measure": "tensorlang.autotune.tuners.measure",
+        "record": "tensorlang.autotune.record",
+    },
+)
+offer("tensorlang.autotune.tuners.own", {"SearchTask": "tensorlang.autotune.search_task:SearchTask"})
 offer(
     "tensorlang.autotune.tuner",
     {
@@ -215,18 +224,12 @@ refuse(
     {
         "DropletTuner": "use tuner.XGBTuner",
         "FallbackContext": "a template that is called plainly sees cfg.is_fallback",
-        "HardwareParams": "a target has vectors, caches and cores",
         "LocalRPCMeasureContext": "use LocalRunner; candidates run in processes of their own",
-        "PreloadMeasuredStates": "with RecordToFile, tuning goes on where the log ends",
-        "RecordReader": "use autotune.read_log",
-        "SketchPolicy": "sketches are made by rules; autotune.tune(task, sketches=...) takes your own",
         "apply_fixed_config": "use task.instantiate(config)",
         "apply_graph_best": _GRAPH,
         "auto_schedule": "use task.tune(TuningOptions(...))",
         "extract_tasks": _GRAPH,
         "graph_tuner": _GRAPH,
-        "load_best_record": "use autotune.find_best",
-        "save_records": "use autotune.LogWriter",
         "tophub": "records are in your own logs; `tensorlang log import` reads its logs of x86 CPUs",
         **dict.fromkeys(("register_topi_compute", "register_topi_schedule"), "use autotune.template"),
         **dict.fromkeys(("RPCRunner", "RPCTracker"), _WORKERS),

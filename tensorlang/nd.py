@@ -13,6 +13,7 @@ from tensorlang.dataclass import dataclass
 from tensorlang.errors import ArgumentError, TargetError
 from tensorlang.names import lookup
 from tensorlang.runtime import memory
+from tensorlang.runtime.capsules import capsule_of
 from tensorlang.runtime.device_memory import DeviceMemory, device_memory
 from tensorlang.runtime.memory import aligned_empty
 
@@ -186,7 +187,7 @@ class NDArray:
         return values.copy() if copy and same else values if same else values.astype(dtype)
 
     def __dlpack__(self, **options: Any) -> Any:
-        return self.data.__dlpack__(**options)
+        return capsule_of(self.data, **options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         kind, number = self.data.__dlpack_device__()

@@ -10,10 +10,19 @@ from tensorlang.autotune.bench import Bench, bench_best
 from tensorlang.autotune.context import ApplyHistoryBest, HistoryMiss, apply_history_best
 from tensorlang.autotune.dag import ComputeDAG
 from tensorlang.autotune.explanation import Explanation, explain
+from tensorlang.autotune.hardware import HardwareParams
 from tensorlang.autotune.importers.importing import import_log
 from tensorlang.autotune.machines import machines_of
 from tensorlang.autotune.measuring.harness import Limits
 from tensorlang.autotune.phases import Phase, on_phase
+from tensorlang.autotune.policy import (
+    PreloadCustomSketchRule,
+    PreloadMeasuredStates,
+    RandomModel,
+    SketchPolicy,
+    XGBModel,
+)
+from tensorlang.autotune.reading import RecordReader, load_best_record, save_records
 from tensorlang.autotune.records.by_hand import record_by_hand
 from tensorlang.autotune.records.log import Log, LogWriter, best_record, best_records, read_log
 from tensorlang.autotune.records.record import Status, TuningRecord
@@ -31,6 +40,7 @@ from tensorlang.autotune.templates.space import ConfigSpace
 from tensorlang.autotune.templates.task import TemplateTask, template_task
 from tensorlang.autotune.tuner import train_model, tune
 from tensorlang.autotune.tuners.measure import (
+    BuildResult,
     DaskRunner,
     LocalBuilder,
     LocalRunner,
@@ -49,11 +59,13 @@ __all__ = [
     "AnnotateEntity",
     "ApplyHistoryBest",
     "Bench",
+    "BuildResult",
     "ComputeDAG",
     "ConfigEntity",
     "ConfigSpace",
     "DaskRunner",
     "Explanation",
+    "HardwareParams",
     "HistoryMiss",
     "Interrupted",
     "Limits",
@@ -67,13 +79,18 @@ __all__ = [
     "MeasureResult",
     "OtherOptionEntity",
     "Phase",
+    "PreloadCustomSketchRule",
+    "PreloadMeasuredStates",
     "Progress",
+    "RandomModel",
+    "RecordReader",
     "RecordSkipped",
     "RecordToFile",
     "ReorderEntity",
     "Report",
     "Result",
     "SearchTask",
+    "SketchPolicy",
     "SplitEntity",
     "Status",
     "Task",
@@ -81,6 +98,7 @@ __all__ = [
     "TemplateTask",
     "TuningOptions",
     "TuningRecord",
+    "XGBModel",
     "allow_in_records",
     "apply_best",
     "apply_history_best",
@@ -95,6 +113,7 @@ __all__ = [
     "find_nearest",
     "get_config",
     "import_log",
+    "load_best_record",
     "machines_of",
     "make_report",
     "measure_option",
@@ -105,6 +124,7 @@ __all__ = [
     "register_workload",
     "replay",
     "report_logs",
+    "save_records",
     "task_of",
     "template",
     "template_task",

@@ -343,7 +343,7 @@ def replay(record: TuningRecord, task: Task) -> Schedule:
 
 def replayed(record: TuningRecord, task: Task) -> Schedule:
     """`replay`, with the ScheduleError of a trace that is not legal."""
-    return fit_of(record, task).replayed(_fresh(task))
+    return fit_of(record, task).replayed(fresh_schedule(task))
 
 
 def fit_of(record: TuningRecord, task: Task) -> Fit:
@@ -357,7 +357,7 @@ def fit_of(record: TuningRecord, task: Task) -> Fit:
     return Fit(record, how)
 
 
-def _fresh(task: Task) -> Schedule:
+def fresh_schedule(task: Task) -> Schedule:
     return create_schedule([t.op for t in task.outputs])
 
 
@@ -371,7 +371,7 @@ def best_that_works(
     attempts = Attempts(asked, str(task.workload), argument_bytes(task.program))
     with open_records(log, other_targets) as opened:
         found = opened.ranked(task.program, task.target, task.threads)
-        made = attempts.first(found, _origin, lambda fit: use(fit.record, fit.replayed(_fresh(task))))
+        made = attempts.first(found, _origin, lambda fit: use(fit.record, fit.replayed(fresh_schedule(task))))
         if made is not None:
             return made
         raise attempts.error() if attempts.refused else RecordError(opened.missing(task))

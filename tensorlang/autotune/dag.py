@@ -19,6 +19,16 @@ from tensorlang.schedule.primitive import Primitive
 from tensorlang.te.axis import Range
 from tensorlang.te.operation import PlaceholderOp, Tensor
 
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """The steps of a split, from `first` to before `end`, and its lengths."""
+
+    first: int
+    end: int
+    lengths: tuple[int, ...]
+
+
 StageLike: TypeAlias = Any
 """A stage by its number in `state.stages`, its operation, tensor, or name."""
 
@@ -48,12 +58,22 @@ class State:
     A step that would change what the program computes raises a ScheduleError, and the state stays as it was.
     """
 
-    def __init__(self, schedule: Schedule) -> None:
-        self.schedule = schedule
+    def __init__(self, schedule: Schedule | State, compute_dag: ComputeDAG | None = None) -> None:
+        """The state of a schedule. Of another state: its own, with the same steps; `compute_dag` is its program."""
+        del compute_dag  # a schedule knows it
+        self._splits: list[_Split] = []
+        if isinstance(schedule, State):
+            self._splits = [*schedule._splits]
+        self.schedule: Schedule = schedule.schedule.again() if isinstance(schedule, State) else schedule
 
     def copy(self) -> State:
         """A state of its own with the same steps."""
-        return State(self.schedule.again())
+        return State(self)
+
+    @property
+    def state_object(self) -> State:
+        """The state itself, which sketch rules return."""
+        return self
 
     @property
     def transform_steps(self) -> tuple[Primitive, ...]:
@@ -80,10 +100,47 @@ class State:
         return f"State of {len(self.transform_steps)} steps\n{self.schedule}"
 
     def split(
-        self, stage: StageLike, iterator: Any, lengths: Sequence[int], inner_to_outer: bool = True
+        self, stage: StageLike, iterator: Any, lengths: Sequence[int | None], inner_to_outer: bool = True
     ) -> list[Iterator]:
-        """Split a loop into one more than there are lengths: those of inner loops, or, the other way, of outer ones."""
-        own, rest, made = self._stage(stage), str(iterator), list[str]()
+        """Split a loop into one more than there are lengths: those of inner loops, or, the other way, of outer ones.
+
+        None is a length that a tuner decides, a divisor of the extent; DefinitionError where that is not known.
+        """
+        own, first = self._stage(stage), len(self.transform_steps)
+        with self.schedule.all_or_none():
+            known = self._decided(own, str(iterator), lengths)
+            made = self._split(own, str(iterator), known, inner_to_outer)
+        self._splits.append(_Split(first, len(self.transform_steps), tuple(known)))
+        return made
+
+    def follow_split(self, stage: StageLike, iterator: Any, src_step_id: int, n_split: int) -> list[Iterator]:
+        """Split a loop as another one was by an earlier step, into `n_split` inner loops; the last is all that is left.
+
+        BadArgument where that step was no split.
+        """
+        source = next((s for s in self._splits if s.first <= src_step_id < s.end), None)
+        if source is None or not 1 <= n_split <= len(source.lengths):
+            why = f"follow_split wants a step of a split into as many loops, got step {src_step_id} for {n_split}"
+            raise BadArgument("state", why, where=caller())
+        own, lengths = self._stage(stage), source.lengths
+        with self.schedule.all_or_none():
+            made = self._split(own, str(iterator), lengths, True)
+            outer, inner = made[:n_split], made[n_split:]
+            return [*outer, self.fuse(stage, inner) if len(inner) > 1 else inner[0]]
+
+    def _decided(self, own: Stage, axis: str, lengths: Sequence[int | None]) -> list[int]:
+        """The lengths, with decisions in place of None."""
+        if None not in lengths:
+            return [length for length in lengths if length is not None]
+        extent = getattr(self.schedule.ranges(own.name)[axis].extent, "value", None)
+        if not isinstance(extent, int):
+            raise DefinitionError(f"the extent of {axis} is not known: give split the lengths of its parts", caller())
+        name = f"split_{len(self._splits)}"
+        drawn = iter(self.schedule.sample_perfect_tile(name, extent, lengths.count(None) + 1))
+        return [next(drawn) if length is None else length for length in lengths]
+
+    def _split(self, own: Stage, rest: str, lengths: Sequence[int], inner_to_outer: bool) -> list[Iterator]:
+        made: list[str] = []
         with self.schedule.all_or_none():
             for length in reversed(lengths) if inner_to_outer else lengths:
                 if inner_to_outer:

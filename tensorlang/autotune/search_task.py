@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, Self, TypeVar, overload
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, Self, TypeVar, overload
+from weakref import WeakValueDictionary
 
 from tensorlang import topi
 from tensorlang.autotune.apply import apply_best, records_of
 from tensorlang.autotune.arguments import spelt
 from tensorlang.autotune.dag import ComputeDAG
+from tensorlang.autotune.hardware import HardwareParams
 from tensorlang.autotune.machines import LOCAL, Machines
 from tensorlang.autotune.measuring.harness import Harness
 from tensorlang.autotune.records.store import log_path
 from tensorlang.autotune.result import Progress, Result
 from tensorlang.autotune.runs import run
 from tensorlang.autotune.search.sketch_search import SketchSearch
-from tensorlang.autotune.task import Task, arguments_of, task_of
+from tensorlang.autotune.task import Task, arguments_of, given_inputs, task_of
 from tensorlang.autotune.tuners.measure import Builder, MeasureOption, Runner, measure_option
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError, shown
@@ -31,6 +34,19 @@ Workload = Callable[..., Sequence[Tensor]]
 W = TypeVar("W", bound=Workload)
 
 _workloads: dict[str, Workload] = {}
+_known: WeakValueDictionary[str, SearchTask] = WeakValueDictionary()
+"""The tasks of this process, by the keys of their workloads."""
+
+
+class Policy(Protocol):
+    """Makes the search of a task."""
+
+    def search(self) -> SketchSearch: ...
+
+
+def known_task(key: str) -> SearchTask | None:
+    """The task of a workload, if this process has made it and holds it."""
+    return _known.get(key)
 
 
 @overload
@@ -132,11 +148,21 @@ class SearchTask:
         target: str | Target | None = None,
         target_host: str | Target | None = None,
         threads: int | None = None,
+        *,
+        task_inputs: Mapping[str, Any] | None = None,
+        task_inputs_overwrite: bool = False,
+        task_inputs_save_to_file: bool = False,
+        hardware_params: HardwareParams | None = None,
+        desc: str = "",
     ) -> None:
         """Call a workload (registered, by name, or any function that returns tensors) for its tensors.
 
-        `target_host` is accepted for auto_scheduler's sake.
+        `task_inputs`: arrays that candidates are measured on, for inputs that random numbers would not do for, as where
+        the rows of a sparse matrix begin. They are known by the name of the input, which theirs ends with, or else by
+        shape and dtype; DefinitionError for one that is no input. `hardware_params` gives the threads, by its cores.
+        `target_host` and the rest are accepted for auto_scheduler's sake.
         """
+        del task_inputs_overwrite, task_inputs_save_to_file
         if not isinstance(func, str) and not callable(func):
             raise DefinitionError(f"func is a workload, or the name of one, got {shown(func)}", caller())
         if isinstance(func, str) and func not in _workloads:
@@ -145,13 +171,17 @@ class SearchTask:
         name = func if isinstance(func, str) else getattr(func, "__name__", "program")
         if name in topi.OPERATORS:  # operators of the library have their own references, and are made again by name
             name = f"workload {name}"
-        self.task: Task = task_of(function(*args), name, spelt(args), target, threads)
+        threads = hardware_params.num_cores if threads is None and hardware_params is not None else threads
+        task = task_of(function(*args), name, spelt(args), target, threads)
+        self.task: Task = replace(task, given=given_inputs(task, task_inputs or {}))
+        self.desc, self._hardware = desc, hardware_params
+        _known[self.workload_key] = self
 
     @classmethod
     def of(cls, task: Task) -> Self:
         """The search task of a task that is there already."""
         made = cls.__new__(cls)
-        made.task = task
+        made.task, made.desc, made._hardware = task, "", None
         return made
 
     def __repr__(self) -> str:
@@ -171,6 +201,16 @@ class SearchTask:
     def target(self) -> Target:
         return self.task.target
 
+    @property
+    def task_inputs(self) -> dict[str, Any]:
+        """The arrays that candidates are measured on, by the names of their inputs."""
+        return dict(self.task.given)
+
+    @property
+    def hardware_params(self) -> HardwareParams:
+        """What the target is, in auto_scheduler's words."""
+        return self._hardware or HardwareParams.of(self.target)
+
     def recorded(self, options: TuningOptions) -> int:
         """How many trials of this task the log of these options holds."""
         return len(records_of(log_path(options.logs[0].filename), self.task)) if options.logs else 0
@@ -186,6 +226,9 @@ class SearchTask:
     def tune(
         self,
         tuning_options: TuningOptions,
+        search_policy: Policy | None = None,
+        adaptive_training: bool = False,
+        *,
         seed: int = 0,
         measurer: Harness | None = None,
         search: SketchSearch | None = None,
@@ -194,11 +237,13 @@ class SearchTask:
 
         With a cluster for a runner, a task for this machine becomes one for the workers', and stays so.
         `measurer`: one of this task that is open, and stays so. `search`: one that goes on with more trials.
+        `search_policy`: SketchPolicy, with rules of one's own; `adaptive_training` is accepted for its sake.
         """
+        del adaptive_training
         options = tuning_options
         budget = options.num_measure_trials, options.seconds, options.early_stopping
         callbacks = [*options.functions, *([print_progress(options)] if options.verbose else [])]
-        search = search or self.search(seed)
+        search = search or (self.search(seed) if search_policy is None else search_policy.search())
         where = options.measuring if measurer is None else measurer
         try:
             return run(search, *budget, [log.filename for log in options.logs], callbacks, where)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field, replace
 from typing import Any
 
-from tensorlang import topi
+import numpy as np
+import numpy.typing as npt
+
+from tensorlang import dtypes, topi
 from tensorlang.autotune.arguments import Argument, meant, with_tensors
 from tensorlang.autotune.devices import named_device
 from tensorlang.autotune.files import load_function
@@ -15,6 +18,7 @@ from tensorlang.autotune.records.record import TuningRecord, WorkloadId
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError, TensorlangError, shown
 from tensorlang.ir.expr import Expr
+from tensorlang.location import caller
 from tensorlang.names import lookup
 from tensorlang.polyhedral import ordered
 from tensorlang.schedule import Schedule
@@ -22,6 +26,7 @@ from tensorlang.schedules.accesses import extent as extent
 from tensorlang.schedules.accesses import operations, operations_of_point
 from tensorlang.target import parse
 from tensorlang.target.spec import Target
+from tensorlang.te.declared import all_declared
 from tensorlang.te.operation import ComputeOp, ExternOp, HybridOp, PlaceholderOp, Tensor
 from tensorlang.te.program import Program, canonical
 from tensorlang.topi.operator import Operator, Option
@@ -29,13 +34,17 @@ from tensorlang.topi.operator import Operator, Option
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Task:
-    """What is tuned. `tensors` are the kernel's arguments, inputs first; `program` their canonical form."""
+    """What is tuned. `tensors` are the kernel's arguments, inputs first; `program` their canonical form.
+
+    `given` are the arrays of inputs that candidates are measured on, by their names; the others are drawn.
+    """
 
     workload: WorkloadId
     tensors: tuple[Tensor, ...]
     program: Program
     target: Target
     threads: int
+    given: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict, compare=False)
 
     def __repr__(self) -> str:
         return f"Task({self.workload}, key={self.workload.key}, target={str(self.target)!r}, threads={self.threads})"
@@ -113,8 +122,7 @@ def task_of(
         >>> autotune.task_of([x, y], threads=1).inputs
         (Tensor(shape=[128], dtype=float32, name=x),)
     """
-    checked = _check_tensors(tensors, name)
-    program, _ = canonical([t for t in checked if not isinstance(t.op, PlaceholderOp)])
+    checked, program = _named_apart(_check_tensors(tensors, name))
     _check_program(program, checked, name)
     machine = named_device(parse(target))
     team = machine.cores if threads is None else threads
@@ -131,6 +139,27 @@ def task_of(
         program.text,
     )
     return Task(workload, checked, program, machine, team)
+
+
+def given_inputs(task: Task, arrays: Mapping[str, Any]) -> dict[str, npt.NDArray[Any]]:
+    """Arrays by the names of the inputs that they are for: those that their names end with, else those that they fit.
+
+    DefinitionError for an array that is for no input.
+    """
+    found: dict[str, npt.NDArray[Any]] = {}
+    for name, value in arrays.items():
+        array = np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+        fits = [t for t in task.inputs if t.name not in found and _fits(t, array)]
+        if not fits:
+            inputs = ", ".join(f"{t.name}: {t.dtype}{list(map(extent, t.shape))}" for t in task.inputs)
+            got = f"{name!r}, {array.dtype.name}{list(array.shape)}"
+            raise DefinitionError(f"task_inputs: {got}, is none of the inputs {inputs}", caller())
+        found[max(fits, key=lambda t: (name.endswith(t.name), name == t.name)).name] = array
+    return found
+
+
+def _fits(tensor: Tensor, array: npt.NDArray[Any]) -> bool:
+    return array.dtype == dtypes.info(tensor.dtype).numpy and array.shape == tuple(map(extent, tensor.shape))
 
 
 def operator_of(task: Task) -> Operator | None:
@@ -197,6 +226,17 @@ def _check_tensors(tensors: Any, name: str) -> tuple[Tensor, ...]:
     if twice:
         raise DefinitionError(f"{name} returned {twice[0]} twice; each tensor is one argument of the kernel")
     return tuple(tensors)
+
+
+def _named_apart(tensors: tuple[Tensor, ...]) -> tuple[tuple[Tensor, ...], Program]:
+    """The tensors and their program; inputs of one name get those that they have in the program."""
+    outputs = [t for t in tensors if not isinstance(t.op, PlaceholderOp)]
+    program, names = canonical(outputs)
+    if all(names.get(id(t.op), t.op.name) == t.op.name for t in tensors if isinstance(t.op, PlaceholderOp)):
+        return tensors, program
+    made = all_declared(program)
+    apart = tuple(made[names[id(t.op)]].output(t.value_index) if id(t.op) in names else t for t in tensors)
+    return apart, canonical([t for t in apart if not isinstance(t.op, PlaceholderOp)])[0]
 
 
 def _check_program(program: Program, tensors: tuple[Tensor, ...], name: str) -> None:

@@ -222,7 +222,7 @@ class TaskScheduler:
         standing, task, had = self.standings[n], self.tasks[n], len(search.history.records)
         more = (had or task.recorded(options)) + options.num_measure_trials
         quiet = replace(options, num_measure_trials=more, verbose=max(0, options.verbose - 1), early_stopping=None)
-        result = task.tune(quiet, search.seed, harness, search)
+        result = task.tune(quiet, seed=search.seed, measurer=harness, search=search)
         self.results[n] = result
         used = len(result.records) - max(had, result.resumed)
         standing.trials += used

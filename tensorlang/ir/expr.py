@@ -15,7 +15,7 @@ from tensorlang import dtypes
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError, shown
 from tensorlang.ir import traverse
-from tensorlang.ir.foreign import ForeignFunctions, in_place_of, no_truth
+from tensorlang.ir.foreign import ForeignFunctions, in_place_of, no_truth, not_known
 from tensorlang.ir.node import Node, levels_over, set_levels, setters
 from tensorlang.ir.node import Printable as Printable
 from tensorlang.ir.operators import BITWISE, COMPARE, DIVISION, LOGICAL, ON_INTEGERS, RANK, SYMBOL
@@ -259,11 +259,12 @@ class Binary(Expr):
         return (self.op,)
 
     def __bool__(self) -> bool:
-        if self.op == "eq":
-            return same(self.a, self.b)
-        if self.op == "ne":
-            return not same(self.a, self.b)
-        return Expr.__bool__(self)
+        if self.op not in ("eq", "ne"):
+            return Expr.__bool__(self)
+        equal = same(self.a, self.b)
+        if not equal and (unknown := not_known.get()) and any(id(node) in unknown for node in walk(self)):
+            no_truth(self.dtype)
+        return equal == (self.op == "eq")
 
     def children(self) -> tuple[Expr, ...]:
         return (self.a, self.b)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
 from types import BuiltinFunctionType
 from typing import Any, NoReturn
 
@@ -143,6 +144,9 @@ class ForeignFunctions:
     def __abs__(self) -> NoReturn:
         _refuse("abs() computes numbers, not expressions of a program; use te.abs")
 
+    def __trunc__(self) -> NoReturn:
+        _refuse("math.trunc() computes numbers, not expressions of a program; use te.trunc")
+
     def __round__(self, digits: int | None = None) -> NoReturn:
         _refuse("round() computes numbers, not expressions of a program; use te.round")
 
@@ -184,6 +188,22 @@ def explain_index(raised: IndexError) -> None:
             parts = (meaning(part, raised) for part in ast.walk(index) if isinstance(part, ast.expr))
             if any(isinstance(p, ForeignFunctions) for part in parts for p in _flat(part)):
                 raise ValueWanted(_no_index(array), caller(raised)) from None
+
+
+not_known: ContextVar[frozenset[int]] = ContextVar("tensorlang_not_known", default=frozenset())
+"""Variables of the axes of an operation, by identity, while its elements are declared: nobody knows what they equal."""
+
+
+def elements(function: Callable[..., Any], variables: Sequence[Any], *first: Any) -> Any:
+    """What a function of indices declares; questions about these, and arrays indexed by them, are explained."""
+    token = not_known.set(not_known.get() | set(map(id, variables)))
+    try:
+        return function(*first, *variables)
+    except IndexError as error:
+        explain_index(error)
+        raise
+    finally:
+        not_known.reset(token)
 
 
 def no_truth(dtype: str) -> NoReturn:

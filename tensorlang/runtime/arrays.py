@@ -12,6 +12,7 @@ import numpy as np
 from tensorlang import dtypes
 from tensorlang.errors import TensorlangError
 from tensorlang.nd import NDArray
+from tensorlang.runtime.capsules import array_of
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -69,7 +70,15 @@ def _by_protocol(value: Any) -> Array:
     device = int(value.__dlpack_device__()[0]) if hasattr(value, "__dlpack_device__") else _CPU
     if device != _CPU:
         raise UnusableArray(f"expected an array in CPU memory, got one on DLPack device type {device}; copy it over")
-    return _from_torch(value) if type(value).__module__.split(".")[0] == "torch" else np.from_dlpack(value)
+    if type(value).__module__.split(".")[0] == "torch":
+        return _from_torch(value)
+    try:
+        return np.from_dlpack(value)
+    except (BufferError, RuntimeError):  # older NumPys raise the latter for a dtype that they lack
+        found = array_of(value)
+        if found is None:
+            raise
+        return found
 
 
 def _made(value: Any) -> str:
@@ -90,7 +99,9 @@ def plain_arrays(values: Sequence[Any]) -> list[Array] | None:
 def _from_torch(tensor: Any) -> Array:
     """The tensor's own view: NumPy takes an older tensor's DLPack capsule as read-only, and lacks some dtypes."""
     if tensor.requires_grad:
-        raise TypeError("it requires a gradient; pass tensor.detach()")
+        if sys.modules["torch"].is_grad_enabled():
+            raise TypeError("it requires a gradient; pass tensor.detach(), or call inside torch.no_grad()")
+        tensor = tensor.detach()
     held = dtypes.TABLE.get(str(tensor.dtype).removeprefix("torch."))
     if held is not None and held.is_extension:
         bits = getattr(sys.modules["torch"], f"int{held.bits}")

@@ -50,14 +50,15 @@ class _DType(ctypes.Structure):
     _fields_ = (("key", ctypes.c_uint32), ("misaligned", ctypes.c_uint32), ("numpy", ctypes.c_void_p))
 
 
-def _key(d: dtypes.DType) -> int:
+def key_of(d: dtypes.DType) -> int:
+    """A dtype as DLPack writes it: code, bits and lanes."""
     return _OWN_CODES.get(d.name, _CODES[d.kind]) | 8 * d.bytes << 8 | 1 << 16
 
 
 _HELD = {d.name: d.numpy for d in dtypes.TABLE.values()}
-KEYS = {_key(d): d.name for d in dtypes.TABLE.values()}
+KEYS = {key_of(d): d.name for d in dtypes.TABLE.values()}
 """The dtypes by the 32 bits that DLPack writes."""
-_ROWS = [_DType(_key(dtypes.TABLE[n]), _HELD[n].itemsize - 1, id(_HELD[n])) for n in dict.fromkeys((*_USUAL, *_HELD))]
+_ROWS = [_DType(key_of(dtypes.TABLE[n]), _HELD[n].itemsize - 1, id(_HELD[n])) for n in dict.fromkeys((*_USUAL, *_HELD))]
 DTYPES = (_DType * (len(_ROWS) + 1))(*_ROWS)
 """Ends with a row of zeros, as `TYPES` does."""
 TYPES = (_Type * (_MOST_TYPES + 1))()

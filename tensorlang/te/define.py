@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 from tensorlang import dtypes
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, ExprLike, Var, as_expr, walk
-from tensorlang.ir.foreign import explain_index
+from tensorlang.ir.foreign import elements
 from tensorlang.location import Location, caller
 from tensorlang.te.axis import Axis
 from tensorlang.te.check import check_axis_name, check_length, check_tensor_name
@@ -141,11 +141,7 @@ def compute(
 
 def _defined(known: ComputeOp, axes: tuple[Axis, ...], fcompute: Callable[..., Any]) -> tuple[ComputeOp, bool]:
     """The operation whose elements a function gives, and whether it gave a tuple."""
-    try:
-        result = fcompute(*(axis.var for axis in axes))
-    except IndexError as error:
-        explain_index(error)
-        raise
+    result = elements(fcompute, [axis.var for axis in axes])
     several = isinstance(result, tuple | list)
     body = tuple(_element(part, known.name) for part in (result if several else (result,)))
     if not body:

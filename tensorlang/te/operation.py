@@ -212,6 +212,11 @@ class PlaceholderOp(Remembered):
     num_outputs: int = 1
 
     @property
+    def tag(self) -> str:
+        """Inputs have none."""
+        return ""
+
+    @property
     def dtypes(self) -> tuple[str, ...]:
         return (self.dtype,)
 

@@ -10,6 +10,7 @@ from tensorlang import dtypes
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.construct import block
 from tensorlang.ir.expr import Binary, Buffer, Cast, Const, Expr, Load, Select, Var, as_expr, same, walk
+from tensorlang.ir.foreign import elements
 from tensorlang.ir.stmt import Allocate, Stmt
 from tensorlang.ir.traverse import Asking, bounded, unwound
 from tensorlang.location import Location, caller
@@ -111,7 +112,8 @@ class _Body:
     def elements(self, outputs: Sequence[Buffer]) -> tuple[Expr, ...]:
         """The elements as expressions; literals take the dtype of their tensor."""
         handles = tuple(Earlier(b) for b in outputs)
-        result = self.fcompute(handles if len(handles) > 1 else handles[0], *(a.var for a in self.axes))
+        first = handles if len(handles) > 1 else handles[0]
+        result = elements(self.fcompute, [a.var for a in self.axes], first)
         parts = tuple(result) if isinstance(result, tuple | list) else (result,)
         if len(parts) != len(outputs):
             raise DefinitionError(

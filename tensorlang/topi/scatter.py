@@ -139,7 +139,8 @@ def sparse_to_dense(
     """Return a tensor of a shape that has `sparse_values` at the places of `sparse_indices`, `default_value` elsewhere.
 
     `sparse_indices` are places [n, dimensions], or of a vector [n] or (). Values: one for each, or () for all. Of
-    several values for a place the last one counts. DefinitionError for other shapes and dtypes.
+    several values for a place the last one counts. A place that is out of range, or negative, is an error when the
+    kernel runs. DefinitionError for other shapes and dtypes.
 
         >>> import numpy as np
         >>> from tensorlang import te, topi
@@ -160,7 +161,13 @@ def sparse_to_dense(
         if isinstance(default_value, Tensor)
         else full(shape, sparse_values.dtype, default_value, f"{name}_default")
     )
-    rows = computed((rank, many), lambda d, k: sparse_indices(*(k, d)[: sparse_indices.ndim]), f"{name}_rows")
+
+    def place(d: Expr, k: Expr) -> Expr:
+        """A coordinate; a scatter would count negative ones from the end."""
+        at = as_int64(sparse_indices(*(k, d)[: sparse_indices.ndim]))
+        return te.select(binary("lt", at, 0), te.const((1 << 63) - 1, "int64"), at)
+
+    rows = computed((rank, many), place, f"{name}_rows")
     values = computed((many,), lambda k: sparse_values(*(k,)[: sparse_values.ndim]), f"{name}_values")
     return scatter_nd(start, rows, values, "update", name)
 

@@ -70,6 +70,16 @@ EXPRESSIONS: dict[str, tuple[Mistake, tuple[str, ...]]] = {
     "np.mean": (lambda: np.mean(A), ("np.mean computes arrays", "use topi.mean")),  # type: ignore[call-overload]
     "np.concatenate": (lambda: np.transpose(A), ("np.transpose computes arrays", "topi.transpose")),  # type: ignore[call-overload]
     "math.sqrt": (element(lambda i: math.sqrt(x[i])), ("math.sqrt computes numbers", "use te.sqrt(x[i])")),
+    "math.trunc": (element(lambda i: math.trunc(x[i])), ("math.trunc() computes numbers", "use te.trunc")),
+    "an index that is asked for": (
+        element(lambda i: 1 if i == 0 else 2),
+        ("no truth value", "te.if_then_else(i == 0,"),
+    ),
+    "an element that is asked for": (element(lambda i: 1 if x[i] != 1 else 2), ("te.if_then_else(x[i] != 1, a, b)",)),
+    "an index of a recurrence": (
+        lambda: te.recurrence((4,), lambda y, i: FULL[i, 0] + y[i - 1], name="y"),
+        ("FULL holds values",),
+    ),
     "math.exp": (element(lambda i: math.exp(x[i])), ("math.exp computes numbers", "use te.exp(x[i])")),
     "math.pow": (element(lambda i: math.pow(x[i], 2)), ("math.pow computes numbers", "use te.power(x[i], 2)")),
     "math.fabs": (element(lambda i: math.fabs(x[i])), ("math.fabs computes numbers", "use te.abs(x[i])")),

@@ -35,7 +35,8 @@ def seeded_inputs(task: Task, seed: int) -> tuple[Array, ...]:
     """Make the inputs: floats in [-1, 1), small integers, and indices within the arrays that they index."""
     rng = np.random.default_rng(seed)
     bounds = _index_bounds(task)
-    return tuple(_array(tensor, bounds.get(tensor.name), rng) for tensor in task.inputs)
+    drawn = tuple(_array(tensor, bounds.get(tensor.name), rng) for tensor in task.inputs)
+    return tuple(task.given.get(t.name, array) for t, array in zip(task.inputs, drawn, strict=True))
 
 
 def arguments_drawn(task: Task, seed: int) -> list[Array]:

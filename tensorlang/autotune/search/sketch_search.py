@@ -17,7 +17,9 @@ from tensorlang.autotune.machines import Machines
 from tensorlang.autotune.measuring.harness import Harness, Measurement, record_of
 from tensorlang.autotune.model.cost_model import Transferred
 from tensorlang.autotune.phases import Phase, enter
+from tensorlang.autotune.records.log import LogPath
 from tensorlang.autotune.records.record import Status, TuningRecord
+from tensorlang.autotune.records.store import log_path
 from tensorlang.autotune.resuming import resumable
 from tensorlang.autotune.search.evolution import Candidate, Scorer
 from tensorlang.autotune.search.knowledge import Knowledge, make_scorer
@@ -54,6 +56,13 @@ class SketchSearch:
     def move_to(self, machines: Machines) -> None:
         self.task = machines.fit(self.task)
 
+    def preload(self, log: LogPath) -> None:
+        """Take over what a log has of the task, whatever log is read and written later."""
+        task, known = self.task, self.history.records
+        found = [record for record in records_of(log_path(log), task) if record not in known]
+        for record in resumable(found, task.program, str(task.workload), lambda record: replay(record, task)):
+            self.history.take(record)
+
     def read(self, log: Path | None) -> None:
         """See Search: the fastest record is proven."""
         if self._is_read:
@@ -62,9 +71,8 @@ class SketchSearch:
         if self.given is None:
             require_iterations(task)
         self._learned = chosen_model(self.model, task.target)
-        records = [] if log is None else records_of(log, task)
-        for record in resumable(records, task.program, str(task.workload), lambda record: replay(record, task)):
-            self.history.take(record)
+        if log is not None:
+            self.preload(log)
         self.history.resumed, self._is_read = len(self.history.records), True
 
     def tune(self, harness: Harness, budget: Budget) -> None:

@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
-import calendar
 import os
-import time
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import field
-from enum import IntEnum
-from statistics import median
-from typing import Literal
+from typing import Any
 
 from tensorlang.autotune.cluster.address import SCHEME, parse_address, tls_of
 from tensorlang.autotune.machines import LOCAL, NO_TLS, Machines, ThisMachine, TlsFiles, machines_of
 from tensorlang.autotune.measuring.harness import Limits
-from tensorlang.autotune.records.record import Status, TuningRecord
-from tensorlang.autotune.templates.config import ConfigEntity
-from tensorlang.autotune.templates.task import TemplateTask
+from tensorlang.autotune.tuners.measured import BuildResult as BuildResult
+from tensorlang.autotune.tuners.measured import MeasureErrorNo as MeasureErrorNo
+from tensorlang.autotune.tuners.measured import MeasureInput as MeasureInput
+from tensorlang.autotune.tuners.measured import MeasureResult as MeasureResult
+from tensorlang.autotune.tuners.measured import measured as measured
+from tensorlang.autotune.tuners.measured import refused as refused
+from tensorlang.autotune.tuners.own import OwnMachines, built, run_here
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError, shown
-from tensorlang.target.spec import Target
-
-FAILED = 1e9
 
 
 @dataclass(frozen=True, slots=True)
 class LocalBuilder:
-    """Build in processes of this machine, each build within `timeout` seconds; `n_parallel` None: as CPUs allow."""
+    """Build in processes of this machine, each build within `timeout` seconds; `n_parallel` None: as CPUs allow.
+
+    A class of one's own, derived from it or not, defines `build(measure_inputs)`, which returns BuildResults.
+    """
 
     timeout: float = 60.0
     n_parallel: int | None = None
+
+    def build(self, measure_inputs: Sequence[MeasureInput], verbose: int = 1) -> list[BuildResult]:
+        """Lower schedules, each for itself; machine code is made by the processes that run them."""
+        del verbose
+        return [built(one) for one in measure_inputs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +44,8 @@ class LocalRunner:
 
     `enable_cpu_cache_flush`: empty the caches before every sample. Samples are taken until they agree, fewer of what
     cannot win: `number`, `repeat`, `min_repeat_ms` and `cooldown_interval` are accepted for AutoTVM's sake, and not
-    needed.
+    needed. A class of one's own, derived from it or not, defines `run(measure_inputs, build_results)`, which returns
+    MeasureResults.
     """
 
     timeout: float = 10.0
@@ -47,6 +54,13 @@ class LocalRunner:
     min_repeat_ms: int = 0
     cooldown_interval: float = 0.1
     enable_cpu_cache_flush: bool = False
+
+    def run(
+        self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[BuildResult], verbose: int = 1
+    ) -> list[MeasureResult]:
+        """Run schedules in processes of this machine, and compare what they make with the reference."""
+        del verbose
+        return run_here(measure_inputs, build_results, _limits(60.0, self, None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +102,10 @@ class DaskRunner:
         return ca_file, cert, key
 
 
-Builder = LocalBuilder | Literal["local"] | None
-Runner = LocalRunner | DaskRunner | Machines | str
+Builder = Any
+"""`local`, a LocalBuilder, or one of one's own; None is the first."""
+Runner = Any
+"""`local`, a LocalRunner, `dask://host:port`, a DaskRunner, an open cluster, or a runner of one's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +132,8 @@ def measure_option(builder: Builder = None, runner: Runner = LOCAL) -> MeasureOp
         >>> type(option).__name__
         'MeasureOption'
     """
+    if (own := _own(builder, runner)) is not None:
+        return MeasureOption(runner=own)
     run = _meant(runner)
     if isinstance(run, DaskRunner):
         if builder is not None:
@@ -128,6 +146,15 @@ def measure_option(builder: Builder = None, runner: Runner = LOCAL) -> MeasureOp
     if not isinstance(build, LocalBuilder):
         raise DefinitionError(f"builder is 'local' or a LocalBuilder, got {shown(builder)}")
     return MeasureOption(_limits(build.timeout, run, build.n_parallel))
+
+
+def _own(builder: Builder, runner: Runner) -> OwnMachines | None:
+    """The machines of a builder or a runner of one's own; None where both are ours."""
+    own_builder = builder not in (None, LOCAL) and type(builder) is not LocalBuilder and hasattr(builder, "build")
+    own_runner = type(runner) is not LocalRunner and callable(getattr(runner, "run", None))
+    if not (own_builder or own_runner):
+        return None
+    return OwnMachines(builder if own_builder else LocalBuilder(), runner if own_runner else _meant(runner))
 
 
 def _limits(build: float, run: LocalRunner | DaskRunner, builders: int | None) -> Limits:
@@ -145,74 +172,3 @@ def _meant(runner: Runner) -> LocalRunner | DaskRunner:
     raise DefinitionError(
         f"runner is 'local', a LocalRunner, 'dask://host:port', a DaskRunner or an open cluster, got {shown(runner)}"
     )
-
-
-class MeasureErrorNo(IntEnum):
-    """How a measurement ended, by AutoTVM's numbers."""
-
-    NO_ERROR = 0
-    INSTANTIATION_ERROR = 1
-    COMPILE_HOST = 2
-    COMPILE_DEVICE = 3
-    RUNTIME_DEVICE = 4
-    WRONG_ANSWER = 5
-    BUILD_TIMEOUT = 6
-    RUN_TIMEOUT = 7
-    UNKNOWN_ERROR = 8
-
-
-_NUMBERS = {
-    Status.OK: MeasureErrorNo.NO_ERROR,
-    Status.ILLEGAL: MeasureErrorNo.INSTANTIATION_ERROR,
-    Status.BUILD_ERROR: MeasureErrorNo.COMPILE_HOST,
-    Status.WRONG_ANSWER: MeasureErrorNo.WRONG_ANSWER,
-    Status.CRASH: MeasureErrorNo.RUNTIME_DEVICE,
-    Status.RUN_ERROR: MeasureErrorNo.RUNTIME_DEVICE,
-    Status.TIMEOUT: MeasureErrorNo.RUN_TIMEOUT,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class MeasureInput:
-    """What was measured."""
-
-    target: Target
-    task: TemplateTask
-    config: ConfigEntity
-
-
-@dataclass(frozen=True, slots=True)
-class MeasureResult:
-    """How it ended: seconds of every repeat that counted (1e9 for none), AutoTVM's number (MeasureErrorNo), when.
-
-    `record` is what a log holds of it; None for one that was made by hand, or that was refused before any build.
-    """
-
-    costs: tuple[float, ...]
-    error_no: int
-    all_cost: float = 0.0
-    timestamp: float = 0.0
-    record: TuningRecord | None = None
-    refusal: str = ""
-
-    @property
-    def ok(self) -> bool:
-        """Whether there is a time that counts."""
-        return self.error_no == MeasureErrorNo.NO_ERROR if self.record is None else self.record.ok
-
-    @property
-    def seconds(self) -> float:
-        """The median of the repeats; 1e9 when there is none."""
-        return float(median(self.costs)) if self.ok and self.costs else FAILED
-
-
-def measured(record: TuningRecord, all_cost: float = 0.0) -> MeasureResult:
-    """The result that a record holds."""
-    when = float(calendar.timegm(time.strptime(record.time, "%Y-%m-%dT%H:%M:%SZ"))) if record.time else 0.0
-    number = _NUMBERS.get(record.status, MeasureErrorNo.UNKNOWN_ERROR)
-    return MeasureResult(record.seconds if record.ok else (FAILED,), number, all_cost, when, record)
-
-
-def refused(why: str) -> MeasureResult:
-    """The result of a configuration that was refused before any build."""
-    return MeasureResult((FAILED,), MeasureErrorNo.INSTANTIATION_ERROR, refusal=why)

@@ -6,7 +6,6 @@ import math
 import os
 import time
 import traceback
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
@@ -33,6 +32,7 @@ from tensorlang.schedule import Trace
 MOST_REFUSED = 2000
 MOST_EQUAL = 2000
 
+Measured = tuple[MeasureInput, MeasureResult]
 Callback = Callable[["Tuner", Sequence[MeasureInput], Sequence[MeasureResult]], None]
 
 
@@ -45,10 +45,11 @@ class _Trial:
     result: MeasureResult | None = None
 
 
-class Tuner(ABC):
+class Tuner:
     """Finds fast configurations of a template's task. Equal seeds propose the same, as far as times are the same.
 
-    A tuner of your own defines `propose`, and `learn` if it learns.
+    A tuner of your own defines `propose`, and `learn` if it learns; or, as in AutoTVM, `next_batch` and `has_next`, and
+    `update` if it learns.
     """
 
     def __init__(self, task: TemplateTask, seed: int = 0) -> None:
@@ -68,11 +69,12 @@ class Tuner(ABC):
         self._by_trace: dict[str, MeasureResult] = {}
         self._proven: dict[int, Trace | None] = {}
 
-    @abstractmethod
     def propose(self, count: int) -> list[int]:
         """Numbers of up to `count` configurations that are not in `seen`; none when there are no more."""
+        name = type(self).__name__
+        raise DefinitionError(f"{name} defines neither propose, nor next_batch and has_next: it finds nothing to try")
 
-    def learn(self, config: ConfigEntity, result: MeasureResult) -> None:  # noqa: B027 - who only proposes needs none
+    def learn(self, config: ConfigEntity, result: MeasureResult) -> None:
         """Take in a result: of a measurement, or of a configuration that was refused."""
 
     @property
@@ -113,8 +115,16 @@ class Tuner(ABC):
     def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
         """Take in results."""
         for inp, result in zip(inputs, results, strict=True):
-            self.keep(result, inp.config)
+            if not any(result.record is record for record in self.records):
+                self.keep(result, inp.config)
             self.learn(inp.config, result)
+
+    def hear(self, config: ConfigEntity, result: MeasureResult) -> None:
+        """Draw on a result: `learn`, or an `update` of one's own."""
+        if type(self).update is Tuner.update:
+            self.learn(config, result)
+        else:
+            self.update([self.input(config)], [result])
 
     def keep(self, result: MeasureResult, config: ConfigEntity | None) -> None:
         """Take in a record, if there is one; a noisy one says nothing of its trace, which may be measured again."""
@@ -126,15 +136,21 @@ class Tuner(ABC):
             self._by_trace.setdefault(record.trace_key, result)
         self.history.take(record)
 
-    def load_history(self, data_set: str | os.PathLike[str] | Iterable[TuningRecord]) -> int:
-        """Take over the records of a log (or records) of this task: they are not measured again, and they teach.
+    def load_history(
+        self, data_set: str | os.PathLike[str] | Iterable[TuningRecord | Measured], min_seed_records: int = 500
+    ) -> int:
+        """Take over the records of a log of this task, or records, or pairs of an input and a result.
 
-        Returns how many there are. Records of other programs, targets and versions of the template are left alone.
+        They are not measured again, and they teach. Returns how many there are. Records of other programs, targets and
+        versions of the template are left alone. `min_seed_records` is accepted for AutoTVM's sake.
         """
+        pairs = 0
         if isinstance(data_set, str | os.PathLike):
             mine = list(records_of(data_set, self.task.task))
         else:
-            mine = [r for r in data_set if self.task.task.accepts(r)]
+            given = list(data_set)
+            pairs = self._load_pairs([pair for pair in given if not isinstance(pair, TuningRecord)])
+            mine = [r for r in given if isinstance(r, TuningRecord) and self.task.task.accepts(r)]
         program, task = self.task.task.program, self.task
         mine = resumable(mine, program, task.name, lambda record: scheduled(task, fit_of(record, task.task)))
         for record in mine:
@@ -144,6 +160,15 @@ class Tuner(ABC):
             else:
                 self.seen.add(config.index)
                 self.update([self.input(config)], [measured(record)])
+        return len(mine) + pairs
+
+    def _load_pairs(self, pairs: Sequence[Measured]) -> int:
+        """Take in measurements of this task as AutoTVM has them; how many there are."""
+        key, target = self.task.workload.key, self.task.target
+        mine = [(inp, result) for inp, result in pairs if inp.task.workload.key == key and inp.target == target]
+        for inp, result in mine:
+            self.seen.add(inp.config.index)
+            self.update([inp], [result])
         return len(mine)
 
     def tune(
@@ -282,7 +307,7 @@ class Configurations:
         batch: list[_Trial] = []
         refused, equal = self.tuner.filtered, 0
         while len(batch) < count and time.monotonic() < end:
-            if self.tuner.filtered - refused >= MOST_REFUSED or equal >= MOST_EQUAL:
+            if self.tuner.filtered - refused >= MOST_REFUSED or equal >= MOST_EQUAL or not self.tuner.has_next():
                 break
             configs = self.tuner.next_batch(count - len(batch))
             if not configs:
@@ -295,7 +320,7 @@ class Configurations:
                     trial.configs.append(config)
                     equal += 1
                 elif known := self.tuner.known(trace):
-                    self.tuner.learn(config, known)
+                    self.tuner.hear(config, known)
                     equal += 1
                 else:
                     self._in_work[trace.key] = _Trial(trace, [config])
@@ -317,4 +342,4 @@ class Configurations:
         assert trial.result is not None
         del self._in_work[trial.trace.key]
         for config in trial.configs:
-            self.tuner.learn(config, trial.result)
+            self.tuner.hear(config, trial.result)

@@ -66,8 +66,9 @@ def _by_protocol(value: Any) -> CheckedArray:
 
 def _refuse_views(tensor: Any) -> None:
     """UnusableArray for a tensor of PyTorch whose values are not those in memory, or whose gradient would be lost."""
-    if tensor.requires_grad:
-        raise UnusableArray("it requires a gradient; pass tensor.detach()")
+    torch = sys.modules.get("torch")
+    if tensor.requires_grad and (torch is None or torch.is_grad_enabled()):
+        raise UnusableArray("it requires a gradient; pass tensor.detach(), or call inside torch.no_grad()")
     if tensor.is_neg():
         raise UnusableArray("it is a view of the negatives of what is in memory; pass tensor.resolve_neg()")
 

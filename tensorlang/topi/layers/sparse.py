@@ -5,12 +5,13 @@ from __future__ import annotations
 from tensorlang import te
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, binary, cast
+from tensorlang.ir.simplify import simplify
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.axes import extents
 from tensorlang.topi.checked import checked
 from tensorlang.topi.computed import computed
 from tensorlang.topi.scatter import scatter_nd
-from tensorlang.topi.sparse.rows import begun_elements, check_matrix, product, rows_of
+from tensorlang.topi.sparse.rows import begun_elements, block_sides, check_matrix, product, rows_of, stored, within
 from tensorlang.topi.transform import transpose
 
 
@@ -34,9 +35,32 @@ def sparse_dense_sp_rhs(
     """
     if data.ndim != 2:
         raise DefinitionError(f"{name} wants data [m, k], got {data}")
+    if weight_data.ndim == 3:
+        return _by_blocks(data, weight_data, weight_indices, weight_indptr, name)
     turned = transpose(data, (1, 0), f"{name}_data")
     made = product(weight_data, weight_indices, weight_indptr, turned, f"{name}_product")
-    return transpose(made, (1, 0), name)
+    with te.tag_scope("sparse_dense_sp_rhs_csrmm"):
+        return computed((data.shape[0], made.shape[0]), lambda i, j: made(j, i), name)
+
+
+def _by_blocks(data: Tensor, blocks: Tensor, indices: Tensor, indptr: Tensor, name: str) -> Tensor:
+    """The product of data and the transpose of blocks, in two stages: schedules of classic te know their tags."""
+    check_matrix(name, blocks, indices, indptr)
+    if data.dtype != blocks.dtype:
+        raise DefinitionError(f"{name} wants a matrix of {blocks.dtype}, got {data}")
+    high, wide = block_sides(name, blocks)
+    past = binary("floordiv", cast(data.shape[1], "int64"), wide)
+
+    def block(i: Expr, nb_j: Expr, j: Expr) -> Expr:
+        at, k = stored(indptr, nb_j)
+        c = te.reduce_axis((0, wide), "c")
+        return te.sum(blocks(at, j, c) * data(i, within(indices(at), past) * wide + c), axis=[k, c])
+
+    rows, count = data.shape[0], simplify(indptr.shape[0] - 1)
+    with te.tag_scope("sparse_dense_sp_rhs_bsrmm_block"):
+        made = computed((rows, count, high), block, f"{name}_block")
+    with te.tag_scope("sparse_dense_sp_rhs_bsrmm"):
+        return computed((rows, count * high), lambda m, n: made(m, n // high, n % high), name)
 
 
 @checked

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tensorlang import te
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, binary, cast, same
 from tensorlang.ir.simplify import simplify
-from tensorlang.te.axis import extent_of
+from tensorlang.te.axis import Axis, extent_of
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.computed import computed
-
-_cast: Any = te.cast  # of numbers and of expressions
 
 
 def rows_of(indptr: Tensor, nonzeros: Expr, name: str) -> Tensor:
@@ -49,38 +45,39 @@ def product(data: Tensor, indices: Tensor, indptr: Tensor, dense: Tensor, name: 
     check_matrix(name, data, indices, indptr)
     if dense.ndim != 2 or dense.dtype != data.dtype:
         raise DefinitionError(f"{name} wants a matrix of {data.dtype}, got {dense}")
-    blocks = data if data.ndim == 3 else computed((data.shape[0], 1, 1), lambda k, r, c: data(k), f"{name}_blocks")
-    sides = [extent_of(n) for n in blocks.shape[1:]]
-    if None in sides or 0 in sides:
-        raise DefinitionError(f"{name} wants blocks whose sizes are numbers, got {data}")
-    high, wide = (n or 1 for n in sides)
-    dtype = data.dtype
-    rows = rows_of(indptr, blocks.shape[0], f"{name}_rows")
-    count, n = simplify(indptr.shape[0] - 1), dense.shape[1]
+    high, wide = block_sides(name, data)
     past = binary("floordiv", cast(dense.shape[0], "int64"), wide)
 
-    def multiplied(blocks, indices, indptr, rows, dense, count, nonzeros, n, past):  # type: ignore[no-untyped-def]
-        made = te.output_tensor((count * high, n), dtype)
-        for i in range(count * high):
-            for j in range(n):
-                made[i, j] = 0
-        for k in range(nonzeros):
-            if k < indptr[count]:
-                # Columns out of range stay so when they are multiplied by the width of a block.
-                column = max(min(_cast(indices[k], "int64"), past), -1) * wide
-                for r in range(high):
-                    for c in range(wide):
-                        for j in range(n):
-                            made[rows[k] * high + r, j] = (
-                                made[rows[k] * high + r, j] + blocks[k, r, c] * dense[column + c, j]
-                            )
-        return made
+    def element(i: Expr, j: Expr) -> Expr:
+        row, r = (i, te.const(0)) if high == 1 else (te.indexdiv(i, high), te.indexmod(i, high))
+        at, k = stored(indptr, row)
+        column = within(indices(at), past) * wide
+        if data.ndim == 1:
+            return te.sum(data(at) * dense(column, j), axis=k)
+        c = te.reduce_axis((0, wide), "c")
+        return te.sum(data(at, r, c) * dense(column + c, j), axis=[k, c])
 
-    found = te.hybrid.script(name=name)(multiplied)(
-        blocks, indices, indptr, rows, dense, count, blocks.shape[0], n, past
-    )
-    assert isinstance(found, Tensor)
-    return found
+    return computed((simplify(indptr.shape[0] - 1) * high, dense.shape[1]), element, name)
+
+
+def block_sides(name: str, data: Tensor) -> tuple[int, int]:
+    """Height and width of blocks; 1 and 1 of elements."""
+    sides = [extent_of(n) for n in data.shape[1:]] or [1, 1]
+    if None in sides or 0 in sides:
+        raise DefinitionError(f"{name} wants blocks whose sizes are numbers, got {data}")
+    return sides[0] or 1, sides[1] or 1
+
+
+def stored(indptr: Tensor, row: Expr) -> tuple[Expr, Axis]:
+    """The places of what is stored of a row, and the axis over them: it ends where the next row begins."""
+    k = te.reduce_axis((0, indptr(row + 1) - indptr(row)), "elem_idx")
+    return indptr(row) + k, k
+
+
+def within(column: Expr, past: Expr) -> Expr:
+    """A column of blocks that is out of range so, too, when it is multiplied by the width of a block."""
+    limited: Expr = te.max(te.min(cast(column, "int64"), past), -1)
+    return limited
 
 
 def begun_elements(k: Expr, indptr: Tensor) -> Expr:

@@ -222,6 +222,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> None:
         sys.modules,
         "torch",
         SimpleNamespace(
+            is_grad_enabled=lambda: True,
             int8=np.int8,
             int16=np.int16,
             cuda=SimpleNamespace(current_stream=lambda _: stream),
