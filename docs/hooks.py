@@ -39,6 +39,8 @@ API = {
     "errors": ("tensorlang.errors",),
 }
 """Pages of the API, and the modules and classes on them."""
+_ELSEWHERE = {part.partition(":")[2] for parts in API.values() for part in parts if ":" in part}
+"""Classes that are on a page of their own."""
 FOLDERS = {"tutorials": "Tutorials", "notebooks": "Notebooks", "design": "Design notes"}
 
 
@@ -124,6 +126,8 @@ def _part(part: str) -> Iterator[str]:
     families: dict[str, list[tuple[str, Any]]] = {}
     for name in sorted(n for n in dir(module) if not n.startswith("_")):
         value = getattr(module, name)
+        if name in _ELSEWHERE:
+            continue
         if inspect.isroutine(value) or inspect.isclass(value):
             families.setdefault(value.__module__, []).append((name, value))
     for family, members in sorted(families.items()):
