@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 
 from tensorlang import dtypes, te
 from tensorlang.dataclass import dataclass
@@ -13,7 +14,7 @@ from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.checked import named
 from tensorlang.topi.computed import computed
-from tensorlang.topi.windows import Numbers, Padding, around, each, windows_over
+from tensorlang.topi.windows import Numbers, Padding, Window, around, each, windows_over
 
 _AXES = "WHD"
 
@@ -61,12 +62,27 @@ def convolved(
     if len(sizes) < rank + 1 or sizes[-1] % groups or not same(simplify(inputs * groups), form.channels(data)):
         raise DefinitionError(f"{operator}: {weight} does not fit {data} in {groups} groups")
     windows = windows_over(operator, sizes[:rank], stride, padding, dilation)
+    return _summed(operator, data, weight, windows, sizes[-1], groups, out_dtype, form)
+
+
+def _summed(
+    operator: str,
+    data: Tensor,
+    weight: Tensor,
+    windows: Sequence[Window],
+    outputs: int,
+    groups: int,
+    out_dtype: str | None,
+    form: _Form,
+) -> Tensor:
+    """The sums over windows, which may begin and end before the data or behind them."""
+    inputs = weight.shape[-2] if form.last else weight.shape[1]
     counts = [w.count(n) for w, n in zip(windows, form.pixels(data), strict=True)]
     dtype = out_dtype or data.dtype
     wide = dtypes.at_least_float32(dtype)
     rc = te.reduce_axis((0, inputs), "rc")
-    inner = [te.reduce_axis((0, k), f"r{_AXES[rank - 1 - d].lower()}") for d, k in enumerate(sizes[:rank])]
-    per_group = sizes[-1] // groups
+    inner = [te.reduce_axis((0, w.size), f"r{_AXES[form.rank - 1 - d].lower()}") for d, w in enumerate(windows)]
+    per_group = outputs // groups
 
     def element(*index: Expr) -> Expr:
         n, f, place = form.split(index)
@@ -79,7 +95,7 @@ def convolved(
         return te.sum(product, axis=[rc, *inner], where=te.all(*tests) if len(tests) > 1 else next(iter(tests), None))
 
     total = computed(
-        form.data(data.shape[0], outputs, counts), element, operator if wide == dtype else f"{operator}_sum"
+        form.data(data.shape[0], as_expr(outputs), counts), element, operator if wide == dtype else f"{operator}_sum"
     )
     return total if wide == dtype else computed(total.shape, lambda *i: te.cast(total(*i), dtype), operator)
 
@@ -110,30 +126,91 @@ def transposed(
     before, after = around(f"{operator}: padding", padding, [k - 1 for k in kernel])
     if any(m >= s for m, s in zip(more, steps, strict=True)):
         raise DefinitionError(f"{operator}: output_padding {more} is less than the stride, {steps}")
-    spread = zip(data.shape[2:], steps, kernel, before, after, more, strict=True)
-    counts = [simplify((n - 1) * s + k - low - high + m) for n, s, k, low, high, m in spread]
-    dtype = out_dtype or data.dtype
-    wide = dtypes.at_least_float32(dtype)
-    rc = te.reduce_axis((0, inputs // groups), "rc")
-    inner = [te.reduce_axis((0, k), f"r{_AXES[rank - 1 - d].lower()}") for d, k in enumerate(kernel)]
-    per_group = weight.shape[1]
+    over = [Phases(*numbers) for numbers in zip(kernel, steps, before, after, more, strict=True)]
+    return spread(operator, data, weight, over, groups, out_dtype)
+
+
+def spread(
+    operator: str, data: Tensor, weight: Tensor, over: Sequence[Phases], groups: int = 1, out_dtype: str | None = None
+) -> Tensor:
+    """Data [n, c, place...] spread by weights [c, outputs of a group, window...] along axes, whose windows may meet.
+
+    A convolution whose outputs are those of every phase, and its results side by side.
+    """
+    outputs = (extent_of(weight.shape[1]) or 0) * groups
+    count, form = prod(w.stride for w in over), _Form(len(over), last=False)
+    laid = _by_phases(f"{operator}_weight", weight, over, groups)
+    name, windows = operator if count == 1 else f"{operator}_phases", [w.window for w in over]
+    phases = _summed(name, data, laid, windows, outputs * count, groups, out_dtype, form)
+    if count == 1:
+        return phases
 
     def element(n: Expr, f: Expr, *place: Expr) -> Expr:
-        group = binary("floordiv", f, per_group) if groups > 1 else as_expr(0)
-        c, own = group * (inputs // groups) + rc, f - group * per_group
-        moved = [p + low - r for p, low, r in zip(place, before, inner, strict=True)]
-        at = [binary("floordiv", m, s) for m, s in zip(moved, steps, strict=True)]
-        tests = [binary("eq", binary("floormod", m, s), 0) for m, s in zip(moved, steps, strict=True) if s > 1]
-        for a, extent in zip(at, data.shape[2:], strict=True):
-            tests += [binary("ge", a, 0), binary("lt", a, extent)]
-        product = te.cast(data(n, c, *at), wide) * te.cast(weight(c, own, *inner), wide)
-        return te.sum(product, axis=[rc, *inner], where=te.all(*tests))
+        moved, number = [p + w.before for p, w in zip(place, over, strict=True)], f
+        for at, w in zip(moved, over, strict=True):
+            number = number * w.stride + binary("floormod", at, w.stride)
+        return phases(
+            n, number, *(binary("floordiv", at, w.stride) - w.first for at, w in zip(moved, over, strict=True))
+        )
 
-    names = ["n", "f", *[_AXES[rank - 1 - d].lower() for d in range(rank)]]
-    shape = [data.shape[0], simplify(per_group * groups), *counts]
-    total = te.compute(shape, element, name=operator if wide == dtype else f"{operator}_sum", varargs_names=names[2:])
-    assert isinstance(total, Tensor)
-    return total if wide == dtype else computed(total.shape, lambda *i: te.cast(total(*i), dtype), operator)
+    counts = [w.count(extent) for w, extent in zip(over, data.shape[2:], strict=True)]
+    return computed([data.shape[0], as_expr(outputs), *counts], element, operator)
+
+
+@dataclass(frozen=True, slots=True)
+class Phases:
+    """An axis along which data are spread, as windows: results `stride` apart are sums with the same weights.
+
+    So each phase has weights of its own, of neighbouring data. Results are cut off `before` and `after`, `more` added.
+    """
+
+    kernel: int
+    stride: int
+    before: int
+    after: int
+    more: int
+
+    @property
+    def taps(self) -> int:
+        """The weights of a phase, at most."""
+        return -(-self.kernel // self.stride)
+
+    @property
+    def first(self) -> int:
+        """The window that the first result belongs to."""
+        return self.before // self.stride
+
+    @property
+    def window(self) -> Window:
+        """The windows over data."""
+        behind = (self.kernel - self.after + self.more - 1) // self.stride
+        return Window(self.taps, before=self.taps - 1 - self.first, after=behind)
+
+    def count(self, extent: Expr) -> Expr:
+        """How many results there are."""
+        return simplify((extent - 1) * self.stride + (self.kernel - self.before - self.after + self.more))
+
+    def weight(self, phase: Expr, tap: Expr) -> Expr:
+        """The place of a weight, beyond the last one where the phase has none; data come first to last."""
+        return phase + (self.taps - 1 - tap) * self.stride
+
+
+def _by_phases(name: str, weight: Tensor, over: Sequence[Phases], groups: int) -> Tensor:
+    """Weights (inputs, outputs of a group, window...) as those of a convolution whose outputs have phases."""
+    inputs, per_group = ((extent_of(n) or 0) // parts for n, parts in zip(weight.shape[:2], (groups, 1), strict=True))
+    count = prod(w.stride for w in over)
+
+    def element(f: Expr, c: Expr, *taps: Expr) -> Expr:
+        number, places = f, list[Expr]()
+        for w, tap in reversed([*zip(over, taps, strict=True)]):
+            places.insert(0, w.weight(binary("floormod", number, w.stride), tap))
+            number = binary("floordiv", number, w.stride)
+        group = binary("floordiv", number, per_group) if groups > 1 else as_expr(0)
+        value = weight(group * inputs + c, number - group * per_group, *places)
+        missing = [binary("lt", at, w.kernel) for at, w in zip(places, over, strict=True) if w.kernel % w.stride]
+        return te.if_then_else(te.all(*missing), value, te.const(0, weight.dtype)) if missing else value
+
+    return computed([as_expr(n) for n in (per_group * groups * count, inputs, *(w.taps for w in over))], element, name)
 
 
 def _direct(name: str, rank: int, last: bool, doc: str) -> Callable[..., Tensor]:

@@ -121,6 +121,11 @@ CALLS: dict[str, Call] = {
         lambda x, w: transposed(x, w, 2, 1, 0, 2),
         lambda n: [floats(n, 4, 3, 4), floats(4, 2, 3, 3)],
     ),
+    "conv2d_transpose_nchw, fewer weights than steps": Call(
+        lambda x, w: topi.conv2d_transpose_nchw(x, w, (4, 4), 0, None, (3, 1)),
+        lambda x, w: np.pad(transposed(x, w, 4, 0, 0), ((0, 0), (0, 0), (0, 3), (0, 1))),
+        lambda n: [floats(n, 1, 3, 5), floats(1, 2, 1, 4)],
+    ),
     "conv3d_transpose_ncdhw": Call(
         lambda x, w: topi.conv3d_transpose_ncdhw(x, w, 2, 0, None, 1),
         lambda x, w: transposed(x, w, 2, 0, 1),

@@ -15,6 +15,7 @@ from tensorlang.networks.onnx.zeros import less, less_zero, scaled
 from tensorlang.networks.places import reshaped
 from tensorlang.networks.refusal import Unsupported
 from tensorlang.te.operation import Tensor
+from tensorlang.topi.convolution import Phases, spread
 
 
 def _sides(
@@ -210,7 +211,11 @@ def _conv_transpose(node: Node) -> Value:
         factor = weight(channel, binary("floormod", o, per) if groups > 1 else o, *axes)
         return te.sum(data(b, channel, *places) * factor, axis=[rc, *axes], where=te.all(*inside))
 
-    made = node.compute((n, per * groups, *sizes), element)
+    if gaps == [1] * dims:
+        sides_of = zip(kernel, steps, sides[:dims], sides[dims:], extra, strict=True)
+        made = spread(node.stage, data, weight, [Phases(*numbers) for numbers in sides_of], groups)
+    else:
+        made = node.compute((n, per * groups, *sizes), element)
     if not node.has(2):
         return made
     bias = node.tensor(2)

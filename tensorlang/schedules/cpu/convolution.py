@@ -92,7 +92,7 @@ def schedule_convolution(room: Room, group: Group, windows: WindowSum, bands: Ba
     _schedule_sum(room, acc, windows, tile, loops)
     place_producers(room, group, inline=False)
     if windows.extent(windows.down) == 1 and loops.alone and _rows_first(windows, target):
-        _make_by_rows(s, group, anchor.output, loops.rows)
+        _make_by_rows(s, group, acc, anchor.output, loops.rows)
     return loops.bands or loops.tile
 
 
@@ -208,11 +208,17 @@ def _pack_weights(s: Schedule, acc: str, windows: WindowSum, block: int, target:
         share_out(s, packed.name, [first.name], target)
 
 
-def _make_by_rows(s: Schedule, group: Group, output: str, rows: str) -> None:
-    """Make what stands in front for some rows at a time, which stay in the cache while they are read."""
-    for stage in group.producers if rows else ():
-        if stage.name in s.state.stages and s.state.stages[stage.name].attach is None:
-            s.attempt(partial(s[stage.name].compute_at, s[output], rows))
+def _make_by_rows(s: Schedule, group: Group, acc: str, output: str, rows: str) -> None:
+    """Make what stands in front for some rows at a time, which stay in the cache while they are read.
+
+    What weights are made of is not: those are laid out before all rows.
+    """
+    inside = {acc, output}
+    for stage in reversed(group.producers) if rows else ():
+        alone = stage.name in s.state.stages and s.state.stages[stage.name].attach is None
+        made_here = alone and inside.issuperset(s.program.consumers[stage.name])
+        if made_here and s.attempt(partial(s[stage.name].compute_at, s[output], rows)):
+            inside.add(stage.name)
 
 
 def _schedule_output(s: Schedule, anchor: Anchor, windows: WindowSum, tile: Tile, bands: Bands | None) -> Loops:
