@@ -78,6 +78,7 @@ offer(
         "intrin": "tensorlang.te.tensor_intrin:intrin",
     },
 )
+offer("tensorlang.schedule.schedule", {"warnings_of_schedule": "tensorlang.profiling.unmeasured:warnings_of_schedule"})
 offer("tensorlang.te.program", {"program_html": "tensorlang.te.page:program_html"})
 offer(
     "tensorlang.te.operation",

@@ -140,9 +140,9 @@ def lower(
     return Lowered(_lowered(s, params, name, chosen, Dump(name)), s, tuple(args), chosen)
 
 
-def try_lowering(s: Schedule, target: Target) -> None:
-    """Lower a schedule, and raise what `build` would; a build whose arguments are in the program's order uses it."""
-    _lowered(s, needed(s.program), "main", target, Dump("main"))
+def try_lowering(s: Schedule, target: Target) -> Kernel:
+    """The loops of a schedule with arguments in the program's order, which a build uses; raises what `build` would."""
+    return _lowered(s, needed(s.program), "main", target, Dump("main"))
 
 
 def _lowered(s: Schedule, params: Sequence[str], name: str, target: Target, dump: Dump) -> Kernel:

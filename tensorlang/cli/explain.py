@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -46,14 +45,8 @@ def explain(log: str, arguments: str | None, target: str, count: int, run_files:
 
 def _program(kernel: Any, as_json: bool) -> None:
     """Print what the schedule of a kernel is, and the warnings of its loops."""
-    found = kernel.origin.schedule.explain()
-    warnings = kernel.warnings() if kernel.target.can.native else ()
-    if as_json:
-        click.echo(json.dumps(found.to_json() | {"warnings": [asdict(one) for one in warnings]}))
-        return
-    click.echo(str(found) + "warnings")
-    for one in warnings or ("none",):
-        click.echo(f"  {one}")
+    found = kernel.origin.schedule.explain(target=kernel.target)
+    click.echo(json.dumps(found.to_json()) if as_json else str(found), nl=as_json)
 
 
 def _text(found: Explanation) -> str:

@@ -11,18 +11,21 @@ from tensorlang.dtypes import info
 from tensorlang.errors import TensorlangError
 from tensorlang.ir.expr import variables
 from tensorlang.ir.overflow import exact_value
-from tensorlang.ir.stmt import Allocate, For, walk
+from tensorlang.ir.stmt import Allocate, For, Kernel, walk
 from tensorlang.profiling.regions import Region
 from tensorlang.profiling.work import Work
-from tensorlang.runtime.executable import Executable
 from tensorlang.runtime.threads import available_cores
 from tensorlang.schedule import Schedule
+from tensorlang.schedule.derive import derive
+from tensorlang.schedule.explain import stage_notes
 from tensorlang.schedule.proposals.replayed import Refusal
+from tensorlang.target.spec import Target
 from tensorlang.te.axis import AxisKind, extent_of
 from tensorlang.te.operation import loads
 
 if TYPE_CHECKING:
     from tensorlang.profiling.profile import LoopTime
+    from tensorlang.runtime.executable import Executable
 
 _PART = 0.05
 """Parts with less of the time are not worth a warning."""
@@ -49,16 +52,30 @@ class Advice:
         return f"{self.stage}: {self.problem}; {self.step}"
 
 
-def advice_of(f: Executable, parts: Sequence[tuple[LoopTime, Region, Work]], seconds: float) -> Iterator[Advice]:
+@dataclass(frozen=True, slots=True)
+class Advised:
+    """A kernel to give advice on: its loops, what they run on, and the schedule they are of, where that is known."""
+
+    kernel: Kernel
+    target: Target
+    schedule: Schedule | None
+
+    @classmethod
+    def of(cls, f: Executable) -> Advised:
+        """The kernel of an executable, with the schedule that it was built from."""
+        schedule = getattr(f.origin, "schedule", None)
+        return cls(f.kernel, f.target, schedule if isinstance(schedule, Schedule) else None)
+
+
+def advice_of(f: Advised, parts: Sequence[tuple[LoopTime, Region, Work]], seconds: float) -> Iterator[Advice]:
     """What would help the parts that take time, dearest first."""
-    schedule = getattr(f.origin, "schedule", None)
-    s = schedule if isinstance(schedule, Schedule) else None
+    s = f.schedule
     leaves = [row for row in parts if row[0].limit is not None and row[0].seconds >= _PART * seconds]
     for part, region, work in sorted(leaves, key=lambda row: -row[0].seconds):
         yield from _scalar(s, part, region, work)
         yield from _gathers(part, work)
     if seconds >= _LONG:
-        yield from _one_thread(f, s, parts, seconds)
+        yield from _one_thread(f, parts, seconds)
     yield from _recomputed(s, seconds)
     yield from _large_copies(f, seconds)
 
@@ -76,7 +93,10 @@ def _scalar(s: Schedule | None, part: LoopTime, region: Region, work: Work) -> I
     stage = part.stages[-1]
     lines = [] if s is None else [*_vectorized(s, stage)]
     words = f"vectorize the last axis of {stage}; of a sum, put an axis of the result inside (reorder), or rfactor"
-    yield Advice(stage, f"the inner loop {deepest.loops[-1].var} is scalar", part.seconds, _proven(s, lines) or words)
+    step, loop = _proven(s, lines) or words, deepest.loops[-1].var
+    whole = f"the reduction over {loop} is not split into partial results"
+    problem = whole if ".rfactor(" in step else f"the inner loop {loop} is scalar"
+    yield Advice(stage, problem, part.seconds, step)
 
 
 def _vectorized(s: Schedule, stage: str) -> Iterator[str]:
@@ -141,10 +161,9 @@ def _gathers(part: LoopTime, work: Work) -> Iterator[Advice]:
         yield Advice(part.stages[-1], f"a vector {verb} {a.buffer.name} {apart} (a gather)", part.seconds, words)
 
 
-def _one_thread(
-    f: Executable, s: Schedule | None, parts: Sequence[tuple[LoopTime, Region, Work]], seconds: float
-) -> Iterator[Advice]:
+def _one_thread(f: Advised, parts: Sequence[tuple[LoopTime, Region, Work]], seconds: float) -> Iterator[Advice]:
     """A part without threads on a machine that has them."""
+    s = f.schedule
     cores = min(f.target.cores, available_cores())
     if cores < 2:
         return
@@ -169,7 +188,7 @@ def _recomputed(s: Schedule | None, seconds: float) -> Iterator[Advice]:
     if s is None:
         return
     try:
-        notes = s.explain().stages
+        notes = list(stage_notes(s.state, derive(s.state), {}))
     except TensorlangError:
         return
     for note in notes:
@@ -178,7 +197,7 @@ def _recomputed(s: Schedule | None, seconds: float) -> Iterator[Advice]:
             yield Advice(note.stage, f"every element is computed {note.recomputed:.1f} times", seconds, step)
 
 
-def _large_copies(f: Executable, seconds: float) -> Iterator[Advice]:
+def _large_copies(f: Advised, seconds: float) -> Iterator[Advice]:
     """Arrays inside of loops that the second cache does not hold."""
     outer = next((s for s in walk(f.kernel.body) if isinstance(s, For)), None)
     for inner in () if outer is None else walk(outer.body):

@@ -18,7 +18,7 @@ from tensorlang.dataclass import dataclass
 from tensorlang.errors import ArgumentError, TargetError, shown
 from tensorlang.ir.expr import Buffer, Var
 from tensorlang.markup import element, page, table
-from tensorlang.profiling.advice import Advice, advice_of
+from tensorlang.profiling.advice import Advice, Advised, advice_of
 from tensorlang.profiling.machine import Limit, Machine
 from tensorlang.profiling.regions import FIRST, LAST, TOTAL, Instrumented, Region, instrumented
 from tensorlang.profiling.trace import document, span
@@ -229,7 +229,7 @@ def _profile(
         tuple(parts),
         max(0.0, walls[0] - leaves),
         _busy(made, times, threads),
-        tuple(advice_of(f, works, walls[0])),
+        tuple(advice_of(Advised.of(f), works, walls[0])),
         _trace(f.entry_name, made, times, lanes),
     )
 

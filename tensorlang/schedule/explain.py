@@ -79,13 +79,17 @@ class FormNote:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Prints as text; `to_json` gives the same as data."""
+    """Prints as text; `to_json` gives the same as data.
+
+    `warnings`: what would make its kernel slow, each with a step that would help; None where that is not known.
+    """
 
     title: str
     dependences: tuple[Distance, ...]
     loops: tuple[LoopNote, ...]
     stages: tuple[StageNote, ...]
     forms: tuple[FormNote, ...] = ()
+    warnings: tuple[Any, ...] | None = None
 
     def __str__(self) -> str:
         return "\n".join(_lines(self)) + "\n"
@@ -109,7 +113,7 @@ def explain(
     """
     known = checked_sizes(state, sizes)
     derived = derive(state)
-    loops, stages = tuple(_loop_notes(state, derived, known)), tuple(_stage_notes(state, derived, known))
+    loops, stages = tuple(_loop_notes(state, derived, known)), tuple(stage_notes(state, derived, known))
     storage = state.program.storage
     found = [replace(d, array=storage[d.array][0]) if d.array in storage else d for d in distances(derived.scop)]
     return Explanation(title, tuple(found), loops, stages, forms)
@@ -201,7 +205,8 @@ def _may_swap(state: ScheduleState, outer: Loop, inner: Loop) -> bool:
     return is_legal(swapped)
 
 
-def _stage_notes(state: ScheduleState, derived: Derived, sizes: Mapping[str, int]) -> Iterator[StageNote]:
+def stage_notes(state: ScheduleState, derived: Derived, sizes: Mapping[str, int]) -> Iterator[StageNote]:
+    """What each stage of a state costs."""
     for name, stage in state.stages.items():
         word = "after" if stage.attach is not None and stage.attach.after else "at"
         where = "at the root" if stage.attach is None else f"{word} {stage.attach.axis} of {stage.attach.stage}"
@@ -290,6 +295,9 @@ def _lines(found: Explanation) -> Iterator[str]:
         yield f"  {stage.stage} {stage.place}: {_stage_line(stage)}"
         for array, box in stage.reads:
             yield f"    reads {array}: {box} elements"
+    if found.warnings is not None:
+        yield "warnings"
+        yield from (f"  {one}" for one in found.warnings or ("none",))
 
 
 def _loop_line(loop: LoopNote) -> str:

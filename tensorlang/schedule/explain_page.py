@@ -17,7 +17,7 @@ _MOST = 24
 
 
 def explanation_html(found: Explanation) -> str:
-    """Loops with their trips, footprints and dependences; stages; dependences; forms."""
+    """Loops with their trips, footprints and dependences; stages; dependences; forms; warnings."""
     loops = table(("loop", "trips", "runs", "touches", "may run", "carries"), (_loop(note) for note in found.loops))
     stages = table(("stage", "computed", "array", "memory", "reads", "times"), (_stage(note) for note in found.stages))
     shown = found.dependences[:_MOST]
@@ -27,6 +27,8 @@ def explanation_html(found: Explanation) -> str:
         parts.append(table(("dependence", "from, to", "through", "distance"), kinds))
     if found.forms:
         parts.append(table(("stage", "form", "because"), ((n.stage, n.form, n.why) for n in found.forms)))
+    if found.warnings:
+        parts.append(table(("stage", "problem", "step"), ((w.stage, w.problem, w.step) for w in found.warnings)))
     return page(found.title, *parts)
 
 

@@ -174,7 +174,7 @@ def build_best(s: Schedule, target: Target, build: Callable[[Schedule], T]) -> T
     raise RecordError(f"no tuned record of {_name(s)} for {machine}{reasons}{_ADVICE}")
 
 
-def best_if_any(s: Schedule, target: Target, asked: str, attempt: Callable[[Schedule], None]) -> Schedule | None:
+def best_if_any(s: Schedule, target: Target, asked: str, attempt: Callable[[Schedule], object]) -> Schedule | None:
     """The schedule that a history in use or the default store has for a program, or None.
 
     A record that is refused, or that `attempt` cannot use, is skipped, with a warning that names it. `asked` is who

@@ -14,6 +14,7 @@ from tensorlang.errors import BadArgument, DefinitionError, ScheduleError, Tenso
 from tensorlang.ir.foreign import is_iterable
 from tensorlang.limits import check_time
 from tensorlang.location import caller
+from tensorlang.names import lookup
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.extract import check_bounds
 from tensorlang.polyhedral.written import check_written
@@ -35,6 +36,7 @@ from tensorlang.schedule.proposals.replayed import Refusal
 from tensorlang.schedule.stage import Stage
 from tensorlang.schedule.state import ScheduleState, initial_state
 from tensorlang.schedule.trace import Trace
+from tensorlang.target.spec import Target
 from tensorlang.te.axis import Axis, Range
 from tensorlang.te.declared import declared
 from tensorlang.te.operation import ComputeOp, HybridOp, Operation, Tensor
@@ -114,6 +116,7 @@ class Schedule:
         self._attempted: ScheduleState | None = None  # the last state that an attempt has proven
         self.origin = ""  # the tuned record that the first steps are from, as text
         self.forms: tuple[FormNote, ...] = ()  # of stages whose loops the library has shaped
+        self.target: Target | None = None  # that the library has shaped the loops for
         self.tests_assumptions = False  # on every call: a record has stated them, and nobody answers for it
         fresh = _proven_at_the_end.get()
         self._proves_each_step = fresh is None
@@ -380,8 +383,10 @@ class Schedule:
         sizes: Mapping[str, int] | None = None,
         statement: str | None = None,
         axes: Sequence[AxisLike] = (),
+        target: str | Target | None = None,
     ) -> Any:
-        """Explain the schedule: dependences with distances, what each loop may do and why, memory and recomputation.
+        """Explain the schedule: dependences with distances, what each loop may do and why, memory and recomputation,
+        and what would make its kernel slow (warnings) on a `target`: that of `topi.schedule`, or this machine.
 
         The result (an Explanation) prints as text, and has `to_json()`. `as_="svg"` draws the iteration space of a
         statement along two axes instead, with dependence arrows and the order of visits, as SVG text. `sizes` gives
@@ -393,7 +398,9 @@ class Schedule:
         try:
             known = checked_sizes(self._state, sizes)
             if as_ == "text":
-                return explain(self._state, repr(self), known, self.forms)
+                found = explain(self._state, repr(self), known, self.forms)
+                slow = lookup(__name__, "warnings_of_schedule")(self, target or self.target, known)
+                return replace(found, warnings=slow)
             return draw(self._state, statement, [str(a) for a in axes], known).svg()
         except ScheduleError as error:
             if error.asked:

@@ -25,7 +25,7 @@ def schedule(outputs: Tensor | Sequence[Tensor], target: str | Target | None = N
     loops. `target` gives vector width, caches and cores: this machine's by default. For a GPU (`"cuda"`, `"opencl"`)
     loops are bound to blocks and threads, by forms of their own (docs/design/022-gpu-operators.md); what has none there
     is computed by a thread for each element. `s.explain()` tells which form each stage has, and what was left as
-    declared, and why.
+    declared, and why, and what would still make the kernel slow.
 
     The rules give way to a tuned record of this program, or of its main group, for this target and number of threads,
     if there is one where records are in use (`autotune.apply_history_best`) or in the default store: the `origin` of
@@ -47,7 +47,8 @@ def schedule(outputs: Tensor | Sequence[Tensor], target: str | Target | None = N
     machine = parse(target)
     s = create_schedule(wanted)
     known = best_if_any(s, machine, "topi.schedule", lambda made: try_lowering(made, machine)) if tuned else None
-    if known is not None:
-        return known
-    apply_forms(s, machine)
-    return s
+    if known is None:
+        apply_forms(s, machine)
+    made = known or s
+    made.target = machine
+    return made

@@ -50,8 +50,11 @@ def test_loops(file: str) -> None:
 
 def test_warnings_are_told_and_gone_where_the_library_schedules(file: str) -> None:
     told = run("explain", f"{file}:by_hand", "--args", "50000")
-    assert "S.k  reduction" in told and "S: the inner loop k is scalar; s['S'].split('k', factor=16)" in told
-    assert "is scalar" not in run("explain", f"{file}:tensors", "--args", "50000")
+    assert (
+        "S.k  reduction" in told
+        and "S: the reduction over k is not split into partial results; s['S'].split('k', factor=16)" in told
+    )
+    assert "is not split" not in run("explain", f"{file}:tensors", "--args", "50000")
     assert '"warnings": [{"stage": "S"' in run("explain", f"{file}:by_hand", "--args", "50000", "--json")
 
 

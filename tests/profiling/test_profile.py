@@ -158,9 +158,21 @@ def test_a_scalar_loop_is_told_and_gone_after_its_step() -> None:
     out = te.compute((1,), lambda i: te.sum(x_[k], axis=k), name="out")
     s: Schedule = te.create_schedule(out.op)
     (problem,) = advice(s, [x_, out])
-    assert problem == "the inner loop k is scalar"
+    assert problem == "the reduction over k is not split into partial results"
     exec(advice(s, [x_, out])[problem], {"s": s})
-    assert not any("scalar" in other for other in advice(s, [x_, out]))
+    assert not any("split" in other or "scalar" in other for other in advice(s, [x_, out]))
+
+
+def test_explain_warns_without_a_build() -> None:
+    A, B = te.placeholder((64, 64), name="A"), te.placeholder((64, 64), name="B")
+    C = topi.matmul(A, B)
+    by_hand: Schedule = te.create_schedule(C.op)
+    found = by_hand.explain(target=TARGET)
+    assert found.warnings == built(by_hand, [A, B, C]).warnings() and "is scalar" in found.warnings[0].problem
+    assert str(found).endswith(f"warnings\n  {found.warnings[0]}\n") and "is scalar" in found._repr_html_()
+    made = topi.schedule(C, TARGET)
+    assert str(made.explain()).endswith("warnings\n  none\n")
+    assert made.explain(target="interpreter").warnings is None
 
 
 def test_a_gather_is_told_and_gone_in_another_order() -> None:
@@ -220,7 +232,7 @@ def test_warnings_of_sizes_that_are_not_known() -> None:
     k = te.reduce_axis((0, n), "k")
     S = te.compute((1,), lambda i: te.sum(x_[k], axis=k), name="S")
     f = built(te.create_schedule(S.op), [x_, S])
-    assert [one.problem for one in f.warnings()] == ["the inner loop k is scalar"]
+    assert [one.problem for one in f.warnings()] == ["the reduction over k is not split into partial results"]
     assert f.warnings({"n": 2}) == ()
     with pytest.raises(ArgumentError, match=r"sizes are numbers by name, there are n, got \{'m': 2\}"):
         f.warnings({"m": 2})

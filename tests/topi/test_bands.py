@@ -15,7 +15,7 @@ from tensorlang import te, topi
 from tensorlang.autotune.space.seeds import library_sketch
 from tensorlang.autotune.task import task_of
 from tensorlang.schedule.derive import derive
-from tensorlang.schedule.explain import _stage_notes
+from tensorlang.schedule.explain import stage_notes
 from tensorlang.target import parse
 from tensorlang.te.operation import Tensor
 from tests.thoroughness import draws
@@ -114,7 +114,7 @@ def test_threads_share_channels_of_low_images_and_rows_of_others(
     """Each channel by itself needs no rows that another thread makes, too."""
     output, used = block((1, high, high, 80, many, 1), 5, 1, 2, "<")
     made = topi.schedule(output, f"llvm -num-cores={cores}", tuned=False)
-    (image,) = (note.shape for note in _stage_notes(made.state, derive(made.state), {}) if note.array == "relu")
+    (image,) = (note.shape for note in stage_notes(made.state, derive(made.state), {}) if note.array == "relu")
     assert int(image[-1]) == (shared or many)
     if high < 20 and many < 100:
         wanted = result(te.create_schedule(output), output, used, "llvm")
@@ -124,7 +124,7 @@ def test_threads_share_channels_of_low_images_and_rows_of_others(
 def test_rows_that_two_bands_read_are_kept() -> None:
     output, _ = block((1, 28, 28, 16, 64, 16), 3, 1, 1)
     state = topi.schedule(output, "llvm -num-cores=1", tuned=False).state
-    notes = [*_stage_notes(state, derive(state), {})]
+    notes = [*stage_notes(state, derive(state), {})]
     assert [note.recomputed for note in notes] == [1.0] * len(notes)
     assert ("relu", ("1", "4", "31", "64"), "global") in [(note.array, note.shape, note.scope) for note in notes]
 
