@@ -379,4 +379,6 @@ def test_few_rows_read_weights_in_place() -> None:
     assert of(256, 1024, 1024).reading is Reading.PANELS  # rows that lie apart share the sets of the cache
     assert of(400, 768, 3072).reading is Reading.FETCHED and of(2000, 768, 3072).reading is Reading.PANELS
     two = replace(ZEN5, cores=2)
+    assert of(1000, 300, 700, two).shared == "rows"  # of columns two threads would have 160 and 140
+    assert of(1000, 320, 700, two).shared == "columns"
     assert of(400, 200, 9000, two).reading is Reading.PANELS  # threads share rows, and those are inside

@@ -122,7 +122,7 @@ def _plan_of_tiles(product: Product, target: Target, tile: RegisterTile, form: R
         depth = _depth(product, cache // (tile.width * size))
         fitting = max(1, cache // ((depth or k) * tile.width * size))
     cores = _threads(product, target)
-    shared, block = shares(product.batches or MANY, panels, ceil(m / tile.rows), fitting, cores)
+    shared, block = shares(product.batches or MANY, n / tile.width, ceil(m / tile.rows), fitting, cores)
     pack_a = _packs_rows(product, target, tile, depth or k, panels)
     return Plan(form, tile, block * tile.width, depth, steps, pack_a, shared)
 
@@ -257,14 +257,18 @@ def _depth(product: Product, fitting: int) -> int | None:
     return ceil(product.depth / parts)
 
 
-def shares(batches: int, panels: int, row_tiles: int, fitting: int, cores: int) -> tuple[str, int]:
-    """The loop that threads share, and the panels of a block: as many as fit, but even shares for the cores."""
+def shares(batches: int, filled: float, row_tiles: int, fitting: int, cores: int) -> tuple[str, int]:
+    """The loop that threads share, and the panels of a block: as many as fit, but even shares for the cores.
+
+    `filled`: how many panels there are, of the last a part.
+    """
+    panels = ceil(filled)
     if cores == 1:
         return "", ceil(panels / ceil(panels / fitting))
 
     def evenness(block: int) -> float:
         blocks = batches * ceil(panels / block)
-        return batches * panels / (cores * ceil(blocks / cores) * block)
+        return batches * filled / (cores * ceil(blocks / cores) * block)
 
     candidates = range(min(fitting, panels), 0, -1)
     block = next((b for b in candidates if evenness(b) >= _EVEN), max(candidates, key=evenness))
