@@ -2,7 +2,8 @@
 
 `python -m benchmarks cpu` runs kernels beside the libraries that are installed, `report` writes their page; `networks`
 runs whole networks beside other runtimes, `zoo` those of others, to see that they are equal; `lowbit` products of
-weights of a few bits beside a read of their bytes, `decoder` a small language model beside llama.cpp.
+weights of a few bits beside a read of their bytes, `decoder` a small language model beside llama.cpp; `textbook`
+profiles kernels of which textbooks know what binds them.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from benchmarks import (
     replay,
     report,
     stencils,
+    textbook,
     training,
     tuning,
     tuning_report,
@@ -93,6 +95,7 @@ COMMANDS = (
     network_report.command,
     lowbit.command,
     decoder.command,
+    textbook.command,
     report.command,
     tuning.command,
     tuning_report.command,
