@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tensorlang.errors import DefinitionError
-from tensorlang.ir.expr import Binary, Cast, Expr, Var, binary
+from tensorlang.ir.expr import Binary, Cast, Const, Expr, Select, Var, binary
 from tensorlang.ir.traverse import distinct
 from tensorlang.location import caller
 from tensorlang.te.axis import Axis
 from tensorlang.te.operation import Read
 
 
-def limited(axes: Sequence[Axis], sources: Sequence[Expr]) -> tuple[tuple[Axis, ...], list[Expr]]:
+def limited(
+    axes: Sequence[Axis], sources: Sequence[Expr], is_whole: bool = True
+) -> tuple[tuple[Axis, ...], list[Expr]]:
     """The axes with extents that are known before a kernel runs, and what says where those of data end.
 
     An axis of data that is added to an index has at most one round more than the dimension that it indexes: the round
-    behind the last reads outside, which a kernel tells. DefinitionError where it is added to none.
+    behind the last reads outside, which a kernel tells. Only what every round reads tells so; where not all are made
+    (not `is_whole`), nothing is taken from the axis. DefinitionError where it is added to no such index.
     """
     ends = {axis.name: axis.lower + axis.extent for axis in axes if _is_of_data(axis)}
     found = tuple(
-        replace(axis, extent=_longest(axis, sources) + 1, declared=axis) if axis.name in ends else axis for axis in axes
+        replace(axis, extent=_longest(axis, sources, is_whole) + 1, declared=axis) if axis.name in ends else axis
+        for axis in axes
     )
     return found, [binary("lt", axis.var, ends[axis.name]) for axis in found if axis.name in ends]
 
@@ -30,33 +34,60 @@ def _is_of_data(axis: Axis) -> bool:
     return any(isinstance(node, Read) for node in distinct(axis.extent))
 
 
-def _longest(axis: Axis, sources: Sequence[Expr]) -> Expr:
-    """The extent of a dimension that is indexed by the axis and what is added to it."""
+def _longest(axis: Axis, sources: Sequence[Expr], is_whole: bool) -> Expr:
+    """The extent of a dimension that is indexed by the axis and what is added to it, in every round."""
     for source in sources:
-        for node in distinct(source):
+        for node in _always(source):
             if isinstance(node, Read):
                 for place, extent in zip(node.index, node.tensor.shape, strict=True):
-                    if _is_shifted(place, axis.var):
+                    if _is_shifted(place, axis.var, is_whole):
                         return extent
     raise DefinitionError(
         f"the upper bound of reduce axis {axis.name} must not read a tensor, got {axis.extent}, unless the axis is "
-        f"added to an index, as in A[begin + {axis.name}]; sizes are known before a kernel runs",
+        f"added to an index of what every round reads, as in A[begin + {axis.name}]; sizes are known before a kernel "
+        "runs",
         caller(),
     )
 
 
-def _is_shifted(place: Expr, var: Var) -> bool:
-    """Whether an index is a variable, and maybe something added to it."""
+def _always(expr: Expr) -> Iterator[Expr]:
+    """What an expression computes whatever data say: no branch, and nothing behind a condition."""
+    waiting, seen = [expr], set[int]()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        yield node
+        match node:
+            case Select(cond=first) | Binary(op="and" | "or", a=first):
+                waiting.append(first)
+            case _:
+                waiting.extend(reversed(node.children()))
+
+
+def _is_shifted(place: Expr, var: Var, is_whole: bool) -> bool:
+    """Whether an index is a variable, and maybe something added to it; or taken from it, where it `is_whole`."""
     match place:
         case Var():
             return place is var
-        case Cast(value=value):
-            return _is_shifted(value, var)
+        case Cast(value=value, dtype="int32" | "int64"):
+            return _is_shifted(value, var, is_whole)
         case Binary(op="add", a=a, b=b):
-            return _is_shifted(a, var) != _is_shifted(b, var) and not (_uses(a, var) and _uses(b, var))
+            more = b if _uses(a, var) else a
+            one = _is_shifted(a, var, is_whole) != _is_shifted(b, var, is_whole) and not _uses(more, var)
+            return one and (is_whole or not _is_less(more))
         case Binary(op="sub", a=a, b=b):
-            return _is_shifted(a, var) and not _uses(b, var)
+            return is_whole and _is_shifted(a, var, is_whole) and not _uses(b, var)
     return False
+
+
+def _is_less(expr: Expr) -> bool:
+    """Whether a number is written as a negative one, or a difference."""
+    return any(
+        (isinstance(node, Const) and node.value < 0) or (isinstance(node, Binary) and node.op == "sub")
+        for node in _always(expr)
+    )
 
 
 def _uses(expr: Expr, var: Var) -> bool:

@@ -112,7 +112,7 @@ def _reduce(reducer: Reducer, sources: tuple[Expr, ...], axis: Any, where: Any, 
     _check_axes(reducer.name, axes)
     axes, renamed = _apart(axes)
     sources = tuple(rewrite(source, renamed) for source in sources)
-    axes, ends = limited(axes, sources)
+    axes, ends = limited(axes, sources, is_whole=where is None)
     sources = tuple(rewrite(source, _own_variables(axes)) for source in sources)
     for source in sources:
         if any(isinstance(node, Reduce) for node in distinct(source)):

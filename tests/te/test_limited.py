@@ -110,3 +110,20 @@ def test_an_axis_that_no_array_limits_is_refused() -> None:
 
     with pytest.raises(DefinitionError, match=r"must not read a tensor, got n\[i\], unless .* A\[begin \+ k\]"):
         te.compute((ROWS,), element, name="y")
+
+
+@pytest.mark.parametrize(
+    "element",
+    [
+        lambda n, x, k: te.sum(te.if_then_else(k < 3, x[k], 1.0), axis=k),
+        lambda n, x, k: te.sum(te.if_then_else(te.all(k < 3, x[k] > 0.0), 1.0, 2.0), axis=k),
+        lambda n, x, k: te.sum(x[k - 3], axis=k, where=k >= 3),
+        lambda n, x, k: te.sum(x[k + (2 - n[0])], axis=k, where=k >= n[0]),
+        lambda n, x, k: te.sum(x[te.cast(te.cast(k, "uint8"), "int32")], axis=k),
+    ],
+)
+def test_an_array_that_some_rounds_do_not_read_limits_no_axis(element: Any) -> None:
+    """A longer row was cut off, and its sum was wrong: nothing told so."""
+    n, x = te.placeholder((ROWS,), "int32", name="n"), te.placeholder((COLUMNS,), name="x")
+    with pytest.raises(DefinitionError, match=r"what every round reads, as in A\[begin \+ k\]"):
+        te.compute((ROWS,), lambda i: element(n, x, te.reduce_axis((0, n[i]), "k")), name="y")
