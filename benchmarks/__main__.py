@@ -1,9 +1,9 @@
 """`python -m benchmarks [NAME ...]`: run benchmarks, print their figures, fail when a goal is missed.
 
-`python -m benchmarks cpu` runs kernels beside the libraries that are installed, `report` writes their page; `networks`
-runs whole networks beside other runtimes, `zoo` those of others, to see that they are equal; `lowbit` products of
-weights of a few bits beside a read of their bytes, `decoder` a small language model beside llama.cpp; `textbook`
-profiles kernels of which textbooks know what binds them.
+`python -m benchmarks cpu` runs kernels beside the libraries that are installed, `operators` rarer ones, `report` and
+`operators-report` write their pages; `networks` runs whole networks beside other runtimes, `zoo` those of others, to
+see that they are equal; `lowbit` products of weights of a few bits beside a read of their bytes, `decoder` a small
+language model beside llama.cpp; `textbook` profiles kernels of which textbooks know what binds them.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from benchmarks import (
     matmul,
     network_report,
     networks,
+    operator_report,
     overheads,
     records,
     replay,
@@ -91,6 +92,8 @@ def figures(names: Sequence[str], seconds: float, as_json: bool, save: Path | No
 COMMANDS = (
     figures,
     cpu.command,
+    cpu.operators,
+    operator_report.command,
     networks.command,
     network_report.command,
     lowbit.command,

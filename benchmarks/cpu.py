@@ -1,10 +1,10 @@
-"""`python -m benchmarks cpu`: every workload beside every installed peer, and the limits of the machine."""
+"""`python -m benchmarks cpu` and `operators`: workloads beside every installed peer, and the limits of the machine."""
 
 from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from benchmarks import vocabulary, workloads
 from benchmarks.command_line import threads_or_all, write_result
 from benchmarks.contest import OWN_NAME, Outcome, compete, save
 from benchmarks.contestant import Absent, Contestant
@@ -20,36 +21,47 @@ from benchmarks.machine import describe
 from benchmarks.means import means
 from benchmarks.peers.libraries import BY_KEY, CORETYPES, NUMPY, OWN, Library, interpreters, numpy
 from benchmarks.peers.process import pinned
-from benchmarks.workloads import Workload, chosen, square
+from benchmarks.workloads import Contested, square
 from tensorlang.target import Target
 
 ROUNDS = 15
 CORETYPE_ROUNDS = 5
 
 
-@click.command("cpu")
-@click.option("--threads", type=click.IntRange(1), help="Threads, and cores that all are pinned to (default: all).")
-@click.option("--only", default="", metavar="PATTERN", help="Workloads whose names hold this: matmul, conv-*-relu.")
-@click.option("--peer", "keys", multiple=True, type=click.Choice(list(BY_KEY)), help="Only these peers.")
-@click.option("--python", "paths", multiple=True, metavar="PEER=PATH", help="The Python that has a peer.")
-@click.option("--rounds", default=ROUNDS, show_default=True, type=click.IntRange(1), help="Turns of every contestant.")
-@click.option("--json", "out", type=click.Path(dir_okay=False, path_type=Path), help="Write the result to a file.")
-def command(
-    threads: int | None, only: str, keys: Sequence[str], paths: Sequence[str], rounds: int, out: Path | None
-) -> None:
-    """Time every workload beside every installed peer, in turn; exit code 1 when a goal is missed."""
-    workloads = chosen(only)
-    if not workloads:
-        raise click.UsageError(f"no workload is called like {only!r}")
-    count = threads_or_all(threads)
-    with pinned(count):
-        result = run(workloads, keys or list(BY_KEY), _paths(paths), count, rounds)
-    write_result(out, result)
-    sys.exit(0 if result["met"] else 1)
+def contest(name: str, chosen: Callable[[str], Sequence[Contested]]) -> click.Command:
+    """A command that times the workloads which a pattern chooses."""
+
+    @click.command(name)
+    @click.option("--threads", type=click.IntRange(1), help="Threads, and cores that all are pinned to (default: all).")
+    @click.option("--only", default="", metavar="PATTERN", help="Workloads whose names hold this: matmul, conv-*-relu.")
+    @click.option("--peer", "keys", multiple=True, type=click.Choice(list(BY_KEY)), help="Only these peers.")
+    @click.option("--python", "paths", multiple=True, metavar="PEER=PATH", help="The Python that has a peer.")
+    @click.option(
+        "--rounds", default=ROUNDS, show_default=True, type=click.IntRange(1), help="Turns of each contestant."
+    )
+    @click.option("--json", "out", type=click.Path(dir_okay=False, path_type=Path), help="Write the result to a file.")
+    def command(
+        threads: int | None, only: str, keys: Sequence[str], paths: Sequence[str], rounds: int, out: Path | None
+    ) -> None:
+        """Time every workload beside every installed peer, in turn; exit code 1 when a goal is missed."""
+        contested = chosen(only)
+        if not contested:
+            raise click.UsageError(f"no workload is called like {only!r}")
+        count = threads_or_all(threads)
+        with pinned(count):
+            result = run(contested, keys or list(BY_KEY), _paths(paths), count, rounds)
+        write_result(out, result)
+        sys.exit(0 if result["met"] else 1)
+
+    return command
+
+
+command = contest("cpu", workloads.chosen)
+operators = contest("operators", vocabulary.chosen)
 
 
 def run(
-    workloads: Sequence[Workload], keys: Sequence[str], paths: dict[str, str], threads: int, rounds: int
+    contested: Sequence[Contested], keys: Sequence[str], paths: dict[str, str], threads: int, rounds: int
 ) -> dict[str, Any]:
     """The result as it is stored; every workload is printed as soon as it is measured."""
     machine = Machine(Target("llvm"), threads)
@@ -63,7 +75,7 @@ def run(
                 library = best_numpy(interpreter, machine)
             contestants.append(stack.enter_context(Contestant(library, interpreter, threads)))
         outcomes = []
-        for workload in workloads:
+        for workload in contested:
             outcomes.append(compete(workload, contestants, rounds, machine, click.echo))
             click.echo(row(outcomes[-1]))
     groups = means(outcomes)

@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 
 import tensorlang
+from benchmarks import own_vocabulary
 from benchmarks.peers.serve import Array, Builder, Call, Given, Unsupported
 from benchmarks.stencils import jacobi_rows
 from examples.polybench.stencils import jacobi_2d
@@ -155,4 +156,5 @@ BUILDERS: dict[str, Builder] = {
     "layer_norm": layer_norm,
     "attention": attention,
     "jacobi": jacobi,
+    **own_vocabulary.BUILDERS,
 }

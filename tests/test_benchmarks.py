@@ -64,7 +64,7 @@ def test_numpy_is_right(workload: Workload) -> None:
 
 def test_every_workload_has_our_kernel_and_a_name_of_its_own() -> None:
     assert len({w.name for w in WORKLOADS}) == len(WORKLOADS)
-    assert {w.operator for w in WORKLOADS} == set(OPERATORS) == set(OWN_BUILDERS)
+    assert {w.operator for w in WORKLOADS} == set(OPERATORS) <= set(OWN_BUILDERS)
 
 
 def test_operations_and_bytes() -> None:

@@ -10,6 +10,7 @@ import jax
 from jax import lax
 from jax import numpy as jnp
 
+from benchmarks.peers import jax_vocabulary
 from benchmarks.peers.serve import Builder, Call, Given
 
 Function = Callable[..., Any]
@@ -80,6 +81,7 @@ FUNCTIONS: dict[str, Callable[[Given], Function]] = {
     "layer_norm": layer_norm,
     "attention": attention,
     "jacobi": jacobi,
+    **jax_vocabulary.FUNCTIONS,
 }
 
 

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from benchmarks.peers import numpy_vocabulary
 from benchmarks.peers.serve import Array, Builder, Call, Given
 
 
@@ -139,4 +140,5 @@ BUILDERS: dict[str, Builder] = {
     "layer_norm": layer_norm,
     "attention": attention,
     "jacobi": jacobi,
+    **numpy_vocabulary.BUILDERS,
 }

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, TensorProto, checker, helper, numpy_helper, shape_inference
 
+from benchmarks.peers import onnx_vocabulary
 from benchmarks.peers.serve import Array, Given, Unsupported
 
 OPSET = 20
@@ -87,6 +88,7 @@ GRAPHS: dict[str, Graph] = {
     "softmax": softmax,
     "layer_norm": layer_norm,
     "attention": attention,
+    **onnx_vocabulary.GRAPHS,
 }
 
 
@@ -101,7 +103,7 @@ def model(operator: str, given: Given, nodes: Graph | None = None) -> tuple[Mode
     constants = {name: given[name] for name in given.constant}
     if operator == "attention":
         constants["scale"] = np.array(1 / math.sqrt(given["q"].shape[-1]), np.float32)
-    types = dict.fromkeys(fed, TYPES[given.dtype])
+    types = {name: helper.np_dtype_to_tensor_dtype(array.dtype) for name, array in fed.items()}
     if given.dtype == "int8":
         constants["zero"] = np.array(128, np.uint8)
         moved = "A" if "A" in fed else "x"
@@ -112,6 +114,7 @@ def model(operator: str, given: Given, nodes: Graph | None = None) -> tuple[Mode
         constants |= {"scale": np.array(scale), "bias": given["bias"].astype(np.int32), "offset": given["bias"] * scale}
     rank = max(array.ndim for array in given.arrays.values())
     made = TensorProto.UINT8 if operator == QUANTIZED else TYPES["int32" if given.dtype == "int8" else "float32"]
+    made = TensorProto.INT64 if operator in onnx_vocabulary.PLACES else made
     graph = helper.make_graph(
         list((nodes or GRAPHS[operator])(given)),
         operator,

@@ -1,0 +1,47 @@
+"""`python -m benchmarks operators-report RESULT.json ...`: the tables of docs/operator_benchmarks.md.
+
+What stands outside the marks in that page is written by hand, and kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from benchmarks.report import BEGIN, END, Result, around, contestants, cores, failures, header, table, time
+
+PAGE = Path(__file__).parents[1] / "docs" / "operator_benchmarks.md"
+
+
+@click.command("operators-report")
+@click.argument("results", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--page", default=PAGE, type=click.Path(exists=True, dir_okay=False, path_type=Path), show_default=True)
+def command(results: Sequence[Path], page: Path) -> None:
+    """Write the RESULTS of `benchmarks operators --json` into the page."""
+    found = sorted((json.loads(file.read_text(encoding="utf-8")) for file in results), key=lambda r: r["threads"])
+    before, after = around(page, BEGIN, END)
+    page.write_text(before + "\n".join(line for result in found for line in section(result)) + after, encoding="utf-8")
+
+
+def section(result: Result) -> Iterator[str]:
+    """One run: the machine, all times, and the speed beside the best of the others."""
+    cases, names = result["workloads"], contestants(result)
+    yield f"## {cores(result['threads']).capitalize()}"
+    yield ""
+    yield from header(result)
+    yield ""
+    yield "Milliseconds of a call, and the speed beside the best of the others:"
+    yield ""
+    rows = [(c["workload"], *(time(c, n) for n in names), _ratio(c), "" if c["met"] else "**missed**") for c in cases]
+    yield from table(("operator", *names, "times the best", "goal 1"), rows)
+    yield ""
+    if failed := list(failures(cases)):
+        yield "Without a figure: " + "; ".join(failed) + "."
+        yield ""
+
+
+def _ratio(case: Result) -> str:
+    return "–" if case["ratio"] is None else f"{case['ratio']:.2f}"
