@@ -275,7 +275,7 @@ class ScheduleState:
         kinds = {a.name: a.kind for a in (*op.axis, *op.reduce_axis)}
         for relation in self.stages[stage].relations if self.stages[stage].strands else ():
             old, new = made_by(relation)
-            kinds.update(dict.fromkeys(new, kinds[old[0]]))
+            kinds.update(dict.fromkeys(new, kinds[old[0]] if old else AxisKind.SPATIAL))
         return kinds
 
     def axis(self, stage: str, name: str) -> Axis:

@@ -99,7 +99,6 @@ SPLITS = {
 }
 
 LOOPS = {
-    "fuse nothing": Refusal(matmul, (), lambda s: s["C"].fuse(), ("fuse needs at least one axis",)),
     "fuse no neighbours": Refusal(
         matmul,
         (lambda s: s["C"].split("i", 2),),

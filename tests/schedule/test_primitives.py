@@ -24,6 +24,14 @@ def padded() -> Case:
     return Case(te.create_schedule(C.op), (A, C))
 
 
+def whole_sum() -> Case:
+    """B = the sum of A, C = 2 B: no axes."""
+    A, k = te.placeholder((10,), name="A"), te.reduce_axis((0, 10), "k")
+    B = te.compute((), lambda: te.sum(A[k], axis=k), name="B")
+    C = te.compute((), lambda: B() * 2, name="C")
+    return Case(te.create_schedule(C.op), (A, C))
+
+
 def transposed(extent: te.Var | int = 10) -> Case:
     """B = A + 1 over 6 columns; C = B transposed."""
     A = te.placeholder((extent, 6), name="A")
@@ -98,6 +106,13 @@ EXAMPLES: dict[str, Example] = {
     "fuse": (transposed, lambda s: s["C"].fuse("j", "i")),
     "fuse of any extent": (lambda: transposed(n), lambda s: s["C"].fuse("j", "i")),
     "fuse reduce axes": (plane_sum, lambda s: s["B"].fuse("k", "l")),
+    "fuse of no axes": (
+        whole_sum,
+        lambda s: s["B"].compute_at(s["C"], s["C"].fuse()),
+        lambda s: s["B"].split("k", 4),
+        lambda s: s["B"].fuse(),
+        lambda s: s["C"].unroll("fused"),
+    ),
     "fuse and split": (transposed, lambda s: s["C"].split(s["C"].fuse("j", "i"), factor=7)),
     "reorder": (matmul, lambda s: s["C"].reorder("k", "i")),
     "reorder a reduction outwards": (row_sum, lambda s: s["B"].reorder("k", "i")),

@@ -11,7 +11,7 @@ from tensorlang.schedule import order
 from tensorlang.schedule.axis_range import constant
 from tensorlang.schedule.names import nearest
 from tensorlang.schedule.primitive import Arguments, Outputs, Primitive, StageName, named, positive, primitive, value_of
-from tensorlang.schedule.relation import FuseRelation, PartsRelation, Relation, SkewRelation, SplitRelation
+from tensorlang.schedule.relation import BandRelation, FuseRelation, PartsRelation, Relation, SkewRelation, SplitRelation
 from tensorlang.schedule.state import ScheduleState, StageState
 from tensorlang.te.axis import AxisKind
 from tensorlang.te.operation import HybridOp
@@ -179,7 +179,8 @@ class Fuse(Primitive):
     Rewrite: `for i: for j in range(m)` -> `for f in range(n * m)` with `i = f // m`, `j = f % m`.
     Legal when: the axes are neighbours, all spatial or all reduce. What is computed at the last of them is computed
     at the fused one from then on; nothing is computed at the others. Inner axes of symbolic extent are allowed as
-    reduce axes and on stages without a reduction, and analysed conservatively.
+    reduce axes and on stages without a reduction, and analysed conservatively. Of no axes: a loop of one iteration
+    around all others, to bind or to compute at where a stage has no axes.
     Example:
         >>> from tensorlang import te
         >>> A = te.placeholder((6, 7), name="A")
@@ -195,7 +196,7 @@ class Fuse(Primitive):
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         state.looped(self.stage)
         if not self.axes:
-            raise BadArgument("", "fuse needs at least one axis")
+            return self._once(state)
         axes = [state.leaf(self.stage, a) for a in self.axes]
         if twice := [a for n, a in enumerate(axes) if a in axes[:n]]:
             raise BadArgument(
@@ -206,6 +207,11 @@ class Fuse(Primitive):
         for axis in axes[1:]:
             state, fused = self._pair(state, fused, axis)
         return state, (fused,)
+
+    def _once(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
+        stage, once = state.stages[self.stage], fresh(state, self.stage, "fused")
+        made = stage.related(stage.strands, BandRelation((), ((),), (0,), (1,), (once,)))
+        return state.with_stage(replace(made, order=order.chain((once,), stage.order))), (once,)
 
     def _pair(self, state: ScheduleState, outer: str, inner: str) -> tuple[ScheduleState, str]:
         stage = state.stages[self.stage]
