@@ -11,7 +11,14 @@ from tensorlang.schedule import order
 from tensorlang.schedule.axis_range import constant
 from tensorlang.schedule.names import nearest
 from tensorlang.schedule.primitive import Arguments, Outputs, Primitive, StageName, named, positive, primitive, value_of
-from tensorlang.schedule.relation import BandRelation, FuseRelation, PartsRelation, Relation, SkewRelation, SplitRelation
+from tensorlang.schedule.relation import (
+    BandRelation,
+    FuseRelation,
+    PartsRelation,
+    Relation,
+    SkewRelation,
+    SplitRelation,
+)
 from tensorlang.schedule.state import ScheduleState, StageState
 from tensorlang.te.axis import AxisKind
 from tensorlang.te.operation import HybridOp
