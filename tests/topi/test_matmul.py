@@ -381,4 +381,8 @@ def test_few_rows_read_weights_in_place() -> None:
     two = replace(ZEN5, cores=2)
     assert of(1000, 300, 700, two).shared == "rows"  # of columns two threads would have 160 and 140
     assert of(1000, 320, 700, two).shared == "columns"
+    many = topi.batch_matmul(
+        te.placeholder((50, 31, 35), name="a"), te.placeholder((50, 35, 33), name="b"), transpose_b=False
+    )
+    assert plan(many, two).shared == "columns"  # whole products
     assert of(400, 200, 9000, two).reading is Reading.PANELS  # threads share rows, and those are inside

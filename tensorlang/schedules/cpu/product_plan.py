@@ -260,15 +260,16 @@ def _depth(product: Product, fitting: int) -> int | None:
 def shares(batches: int, filled: float, row_tiles: int, fitting: int, cores: int) -> tuple[str, int]:
     """The loop that threads share, and the panels of a block: as many as fit, but even shares for the cores.
 
-    `filled`: how many panels there are, of the last a part.
+    `filled`: how many panels there are, of the last a part, which makes a difference where threads share one product.
     """
     panels = ceil(filled)
+    amount = filled if batches == 1 else panels
     if cores == 1:
         return "", ceil(panels / ceil(panels / fitting))
 
     def evenness(block: int) -> float:
         blocks = batches * ceil(panels / block)
-        return batches * filled / (cores * ceil(blocks / cores) * block)
+        return batches * amount / (cores * ceil(blocks / cores) * block)
 
     candidates = range(min(fitting, panels), 0, -1)
     block = next((b for b in candidates if evenness(b) >= _EVEN), max(candidates, key=evenness))
