@@ -11,7 +11,7 @@ from tensorlang.words import format_bytes
 if TYPE_CHECKING:
     from tensorlang.schedule.explain import Explanation, LoopNote, StageNote
 
-_COLOURS = {"parallel": "#15803d", "reduction": "#b45309", "sequential": "#b91c1c"}
+ORDER_COLOURS = {"parallel": "#15803d", "reduction": "#b45309", "sequential": "#b91c1c"}
 _MOST = 24
 """Dependences that are shown."""
 
@@ -34,7 +34,7 @@ def explanation_html(found: Explanation) -> str:
 
 def _loop(note: LoopNote) -> Iterator[str]:
     inset = element("span", f"{note.stage}.{note.axis}", style=f"margin-left:{16 * note.depth}px")
-    order = element("span", note.order, style=f"color:{_COLOURS[note.order]}")
+    order = element("span", note.order, style=f"color:{ORDER_COLOURS[note.order]}")
     yield from (inset, note.trips, note.runs, "" if note.bytes is None else format_bytes(note.bytes))
     yield from (order, note.because)
 

@@ -24,6 +24,7 @@ from tensorlang.schedule.classic import Table
 from tensorlang.schedule.derive import ranges_in_place
 from tensorlang.schedule.examples import with_examples
 from tensorlang.schedule.explain import FormNote, checked_sizes, explain
+from tensorlang.schedule.explain_tree import explanation_document
 from tensorlang.schedule.group import Group, members_between
 from tensorlang.schedule.members import AxisLike, host_of, member_of, objects
 from tensorlang.schedule.names import absent, nearest
@@ -389,18 +390,19 @@ class Schedule:
         and what would make its kernel slow (warnings) on a `target`: that of `topi.schedule`, or this machine.
 
         The result (an Explanation) prints as text, and has `to_json()`. `as_="svg"` draws the iteration space of a
-        statement along two axes instead, with dependence arrows and the order of visits, as SVG text. `sizes` gives
-        symbolic sizes numbers.
+        statement along two axes instead, with dependence arrows and the order of visits, as SVG text, `as_="html"` is a
+        page of its own: the loops as a tree, memory over time, reuse. `sizes` gives symbolic sizes numbers.
         """
-        if as_ not in ("text", "svg"):
-            why = f"unknown form {as_!r}; there are text and svg; s.explain().to_json() gives data"
+        if as_ not in ("text", "svg", "html"):
+            why = f"unknown form {as_!r}; there are text, svg and html; s.explain().to_json() gives data"
             raise BadArgument(f"s.explain(as_={as_!r})", why, where=caller())
         try:
             known = checked_sizes(self._state, sizes)
-            if as_ == "text":
+            if as_ != "svg":
                 found = explain(self._state, repr(self), known, self.forms)
                 slow = lookup(__name__, "warnings_of_schedule")(self, target or self.target, known)
-                return replace(found, warnings=slow)
+                found = replace(found, warnings=slow)
+                return found if as_ == "text" else explanation_document(found)
             return draw(self._state, statement, [str(a) for a in axes], known).svg()
         except ScheduleError as error:
             if error.asked:

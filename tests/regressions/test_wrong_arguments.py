@@ -44,7 +44,7 @@ STEPS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "an array": (lambda s: s.assume("injective", 3), "expected a tensor or its name, got 3"),
     "candidates": (lambda s: s.sample_choice("x", 5), "candidates must be a list, got 5"),
     "an extent": (lambda s: s.sample_perfect_tile("x", "a", 2), "extent must be a whole number .* got 'a'"),
-    "a form": (lambda s: s.explain(as_="json"), r"there are text and svg; s.explain\(\).to_json\(\) gives data"),
+    "a form": (lambda s: s.explain(as_="json"), r"there are text, svg and html; s.explain\(\).to_json\(\) gives data"),
     "sizes": (lambda s: s.explain(sizes=[3]), r"sizes are numbers by name, as in {'n': 100}, got \[3\]"),
     "a size": (lambda s: s.explain(sizes={"n": -3}), "size n must be a whole number of at least 0, got -3"),
     "another size": (lambda s: s.explain(as_="svg", sizes={"m": 3}), "m is no size of the program; there are n"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import xml.etree.ElementTree as ElementTree
 from typing import Any
 
@@ -111,6 +112,33 @@ def test_the_picture_shows_points_in_order_and_arrows() -> None:
     assert len(root.findall(f"{space}line")) > 12
 
 
+def test_the_page_is_whole_and_shows_reuse_and_memory() -> None:
+    a, b = te.placeholder((64, 32), name="A"), te.placeholder((32, 16), name="B")
+    k = te.reduce_axis((0, 32), "k")
+    c = te.compute((64, 16), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
+    d = te.compute((64, 16), lambda i, j: c[i, j] + 1, name="D")
+    e = te.compute((64, 16), lambda i, j: d[i, j] * 2, name="E")
+    text = te.create_schedule(e.op).explain(as_="html")
+    assert text.startswith("<!doctype html>") and "http" not in text
+    body = re.sub(r"<meta[^>]*>", "", text.partition("\n")[2]).replace(' open=""', "")
+    root = ElementTree.fromstring(body)
+    outer = next(node for node in root.iter("details"))
+    lines = ["".join(line.itertext()) for line in outer.iter() if line.tag in ("summary", "div")]
+    assert [line.partition(" ")[0].partition("parallel")[0] for line in lines[:2]] == ["C.i", "C.j"]
+    row, every = 4 * (32 + 32 * 16 + 16), 4 * (64 * 32 + 32 * 16 + 64 * 16)
+    assert f"each byte {64 * row / every:.3g} times" in lines[0]
+    chart = next(node for node in root.iter("svg"))
+    bars = [(float(bar.attrib["x"]), float(bar.attrib["width"])) for bar in chart.iter("rect")]
+    assert [x for x, _ in bars] == sorted(x for x, _ in bars) and bars[0][1] > bars[-1][1]
+    assert [t.text for t in chart.iter("text")][-3:] == ["4 KiB", "8 KiB", "8 KiB"]
+
+
+def test_sizes_that_are_not_known_stay_open_on_the_page() -> None:
+    text = seidel().explain(as_="html")
+    assert "depends on sizes" in text and "each byte" not in text
+    assert "depends on sizes" not in seidel().explain(as_="html", sizes={"t": 3, "n": 8})
+
+
 def test_the_order_of_the_picture_is_that_of_the_schedule() -> None:
     a = te.placeholder((4, 6), name="A")
     b = te.compute((4, 6), lambda i, j: a[i, j] + 1, name="B")
@@ -125,7 +153,7 @@ def test_the_order_of_the_picture_is_that_of_the_schedule() -> None:
 
 def test_unknown_forms_and_axes_are_refused() -> None:
     s = seidel()
-    with pytest.raises(BadArgument, match="unknown form 'png'; there are text and svg"):
+    with pytest.raises(BadArgument, match="unknown form 'png'; there are text, svg and html"):
         s.explain(as_="png")
     with pytest.raises(BadArgument, match="has no axis 'x'"):
         s.explain(as_="svg", axes=("x", "i"))
