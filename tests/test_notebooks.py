@@ -98,7 +98,14 @@ def test_profiles() -> None:
     machine = Machine(Rates(1, {"fma float32x8": 10.0, "L1": 100.0, "memory": 10.0}), [("L1", 2.0**15)])
     f = tensorlang.build(te.create_schedule(D.op), [A, B, D], target="llvm -num-cores=1")
     arrays = [np.ones([int(n) for n in t.shape], np.float32) for t in (A, B, D)]
-    root, text = shown(profile(f, arrays, repeat=1, machine=machine))
+    found = profile(f, arrays, repeat=1, machine=machine)
+    root, text = shown(found)
+    points = [(p.name, "%.4g GFLOP/s" % (p.operations / p.seconds / 1e9)) for p in found.parts if p.limit]
+    titles = [node.text or "" for node in root.iter("title")]
+    assert len(titles) == len(points) and all(n in t and rate in t for (n, rate), t in zip(points, titles, strict=True))
+    assert "compute 160 GFLOP/s" in text and "L1 100 GB/s" in text and "memory 10 GB/s" in text
+    roofs = {line.attrib["stroke"]: line for line in root.iter("line")}
+    assert len(roofs) == 3 and len({line.attrib["y2"] for line in roofs.values()}) == 1, "all end at the peak"
     assert {"C", "D"} <= {row[0] for row in rows(root)} and "GFLOP/s" in text
 
 

@@ -17,10 +17,11 @@ import numpy.typing as npt
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import ArgumentError, TargetError, shown
 from tensorlang.ir.expr import Buffer, Var
-from tensorlang.markup import element, page, table
+from tensorlang.markup import Markup, element, page, table
 from tensorlang.profiling.advice import Advice, Advised, advice_of
 from tensorlang.profiling.machine import Limit, Machine
 from tensorlang.profiling.regions import FIRST, LAST, TOTAL, Instrumented, Region, instrumented
+from tensorlang.profiling.roofline import Point, roofline_svg
 from tensorlang.profiling.trace import document, span
 from tensorlang.profiling.work import Work, work_of
 from tensorlang.runtime.executable import Executable
@@ -82,7 +83,8 @@ class LoopTime:
 class Profile:
     """What a kernel takes: the best run of it, and of the build with clocks; its parts in order; what would help.
 
-    `rest`: seconds that are in no part. `busy`: the share of the time of its threads in which they computed.
+    `rest`: seconds that are in no part. `busy`: the share of the time of its threads in which they computed. `peak`:
+    1e9 operations a second that the machine can do at most; `rates`: the GB/s of its levels of memory.
     """
 
     name: str
@@ -94,6 +96,8 @@ class Profile:
     busy: float | None
     advice: tuple[Advice, ...]
     trace: dict[str, Any]
+    peak: float
+    rates: dict[str, float]
 
     @property
     def overhead(self) -> float:
@@ -111,12 +115,21 @@ class Profile:
             "busy": self.busy,
             "parts": [part.to_json() for part in self.parts],
             "rest": self.rest,
+            "peak": self.peak,
+            "rates": self.rates,
             "advice": [asdict(one) for one in self.advice],
         }
 
     def save_trace(self, path: str | os.PathLike[str]) -> None:
         """Write a run as a file for Perfetto (ui.perfetto.dev) and Chrome's tracing: a track for each thread."""
         Path(path).write_text(json.dumps(self.trace), encoding="utf-8")
+
+    @property
+    def roofline(self) -> Markup:
+        """Its parts below what the machine can do, as SVG; empty where nothing is computed."""
+        leaves = [part for part in self.parts if part.limit is not None]
+        points = [Point(part.name, part.operations, part.bytes, part.seconds) for part in leaves]
+        return roofline_svg(points, self.peak, self.rates)
 
     def __str__(self) -> str:
         return "\n".join(_lines(self)) + "\n"
@@ -126,7 +139,7 @@ class Profile:
     def _repr_html_(self) -> str:
         first, *_ = _lines(self)
         rows = [(element("span", name, style=f"padding-left:{depth}em"), *cells) for depth, name, cells in _rows(self)]
-        parts = [table(("part", *_COLUMNS), rows)]
+        parts = [table(("part", *_COLUMNS), rows), self.roofline]
         if self.advice:
             parts.append(table(("stage", "problem", "step"), ((a.stage, a.problem, a.step) for a in self.advice)))
         return page(first, *parts)
@@ -231,6 +244,8 @@ def _profile(
         _busy(made, times, threads),
         tuple(advice_of(Advised.of(f), works, walls[0])),
         _trace(f.entry_name, made, times, lanes),
+        all_.operations([kind for *_, work in works for kind in work.kinds]) / 1e9,
+        {level: all_.bandwidth(level) / 1e9 for level in (*(name for name, _ in all_.caches), MEMORY)},
     )
 
 

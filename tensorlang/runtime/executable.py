@@ -86,6 +86,7 @@ class Executable(ClassicModule, Explained):
         "_facts",
         "_kept",
         "_memory",
+        "_profiled",
         "_returned",
         "_sources",
         "_stopwatch",
@@ -120,6 +121,7 @@ class Executable(ClassicModule, Explained):
         self._memory = memory
         self._stopwatch = stopwatch
         self._kept: object = None
+        self._profiled: Any = None
         self._facts: tuple[tuple[FactCheck, ...], bool] = (), False
         self._check = check = ArgumentCheck(
             kernel.name,
@@ -255,7 +257,8 @@ class Executable(ClassicModule, Explained):
 
         TargetError for kernels of GPUs and of the interpreter, and for those that call Python.
         """
-        return lookup(__name__, "profile")(self, args, repeat)
+        self._profiled = lookup(__name__, "profile")(self, args, repeat)
+        return self._profiled
 
     def warnings(self, sizes: Mapping[str, int] | None = None) -> tuple[Any, ...]:
         """What would make the kernel slow, as far as its loops tell, each with a step that would help; nothing is run.
@@ -267,8 +270,10 @@ class Executable(ClassicModule, Explained):
         return found
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: arguments, loops, and the assembly with its hottest loop marked."""
-        return executable_html(self)
+        """What a notebook shows: arguments, loops, the assembly with its hottest loop marked, and the roofline of the
+        last profile.
+        """
+        return executable_html(self, self._profiled.roofline if self._profiled else "")
 
     def __repr__(self) -> str:
         params = ", ".join(str(p) for p in self.signature)

@@ -19,8 +19,8 @@ _WORK = re.compile(r"^\s+(?:v?f?n?m(?:add|sub|ul|la|ls)|v?add[ps]|v?mul[ps]|v?dp
 """Instructions that compute."""
 
 
-def executable_html(f: Executable) -> str:
-    """Arguments in a table; texts are shown when somebody asks for them."""
+def executable_html(f: Executable, roofline: str = "") -> str:
+    """Arguments in a table, and a roofline; texts are shown when somebody asks for them."""
     rows = [
         (p.name, f"{p.dtype}[{', '.join(map(str, p.shape))}]" if isinstance(p, Buffer) else "a size", _role(f, p.name))
         for p in f.signature
@@ -33,7 +33,7 @@ def executable_html(f: Executable) -> str:
             text = ""
         if text:
             parts.append(folded("assembly", code(_cut(text), hot_loop(text))))
-    return page(f"{f.entry_name} for {f.target}", *parts)
+    return page(f"{f.entry_name} for {f.target}", *parts, roofline)
 
 
 def _role(f: Executable, name: str) -> str:

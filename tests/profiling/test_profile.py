@@ -269,6 +269,17 @@ def test_the_command_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     assert data["parts"] and data["overhead"] > -1
 
 
+def test_a_kernel_shows_the_roofline_of_its_last_profile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "undisturbed_rates", lambda threads, kept: known().rates)
+    s, tensors = chain(8)
+    f = built(s, tensors)
+    assert "<svg" not in f._repr_html_()
+    found = f.profile(*arrays(*tensors), repeat=1)
+    assert found.roofline in f._repr_html_() and found.roofline.count("<circle") == 3
+    nothing, out = row(256, lambda i: x[i])
+    assert profile(built(nothing, [x, out]), arrays(x, out), machine=known()).roofline == ""
+
+
 def test_profiles_are_values() -> None:
     s, out = row(N, lambda i: x[i] + 1)
     found = profile(built(s, [x, out]), arrays(x, out), repeat=1, machine=known())
