@@ -21,8 +21,10 @@ _TILES = (8, 16, 32, 64, 128, 256)  # the smallest first: what is legal for many
 _TIME = (2, 4, 8, 16, 32)
 _JAM = 4
 """Rows that are added to results at a time."""
-_BESIDE = 8
-"""Rows side by side: operations that wait take four cycles or so, and two begin in each."""
+_BESIDE = 4
+"""Rows side by side: operations that wait take four cycles or so. Of two arrays whose rows lie pages apart, as many as a
+first cache of eight ways holds: eight rows of 4096 bytes took eight times as long.
+"""
 
 
 def ordered_forms(op: HybridOp) -> list[Form]:
@@ -137,7 +139,7 @@ def _run_beside(room: Room, op: HybridOp) -> None:
     axes = places.pop() if len(places) == 1 else ()
     if len(axes) < 2 or axes[-1] in stage.annotations or (constant(ranges[axes[-2]].extent) or _BESIDE) < _BESIDE:
         return
-    rows = room.choose("beside", (1, 2, 4, _BESIDE), _BESIDE)
+    rows = room.choose("beside", (1, 2, _BESIDE, 8), _BESIDE)
 
     def apply() -> None:
         loops = room.s[op.name]
