@@ -98,6 +98,7 @@ from tensorlang.topi.layers.cropping import crop_and_resize
 from tensorlang.topi.layers.deformable import deformable_conv2d_nchw, deformable_conv2d_nhwc
 from tensorlang.topi.layers.losses import nll_loss
 from tensorlang.topi.layers.recurrent import gru, lstm
+from tensorlang.topi.layers.sampling import affine_grid, grid_sample
 from tensorlang.topi.layers.sparse import (
     sparse_add,
     sparse_dense,
@@ -207,6 +208,7 @@ __all__ = [
     "adaptive_pool3d",
     "add",
     "adv_index",
+    "affine_grid",
     "all",
     "any",
     "arange",
@@ -301,6 +303,7 @@ __all__ = [
     "global_pool",
     "greater",
     "greater_equal",
+    "grid_sample",
     "group_conv2d_nchw",
     "group_conv2d_nhwc",
     "group_format",

@@ -109,6 +109,22 @@ def cropped(x: Array, boxes: Array, images: Array, size: tuple[int, int], method
     return made
 
 
+def places(n: int) -> list[Array]:
+    return [floats(2, 3, 5, 6), np.linspace(-1.4, 1.4, 2 * 2 * 3 * 7, dtype=np.float32).reshape(2, 2, 3, 7)]
+
+
+def sampled(x: Array, grid: Array, nearest: bool, border: bool, corners: bool) -> Array:
+    made = np.zeros((*x.shape[:2], *grid.shape[2:]))
+    padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)), mode="edge" if border else "constant")
+    for n, i, j in np.ndindex(len(x), *grid.shape[2:]):
+        at = []
+        for to, m in zip(grid[n, ::-1, i, j].astype(float), x.shape[2:], strict=True):
+            place = (to + 1) / 2 * (m - 1) if corners else ((to + 1) * m - 1) / 2
+            at.append(float(np.clip(np.rint(place) if nearest else place, -1, m)) + 1)
+        made[n, :, i, j] = between(padded[n], *at)
+    return made
+
+
 def correlated(x: Array, y: Array, size: int, most: int, gap: int, multiply: bool) -> Array:
     n, _, high, wide = x.shape
     border, radius = most + size // 2, most // gap
@@ -221,6 +237,26 @@ CALLS: dict[str, Call] = {
         )
         for method in ("bilinear", "nearest_neighbor")
     },
+    **{
+        f"samples, {method}, {padding}, {corners}": Call(
+            lambda x, g, how=(method, "NCHW", padding, corners): topi.image.grid_sample(x, g, *how),
+            lambda x, g, how=(method == "nearest", padding == "border", corners): sampled(x, g, *how),
+            places,
+        )
+        for method, padding, corners in (
+            ("bilinear", "zeros", True),
+            ("bilinear", "border", False),
+            ("nearest", "zeros", False),
+            ("nearest", "border", True),
+        )
+    },
+    "affine grids": Call(
+        lambda m: topi.image.affine_grid(m, (3, 4)),
+        lambda m: np.einsum(
+            "ndk,khw->ndhw", m, [*np.meshgrid(np.linspace(-1, 1, 4), np.linspace(-1, 1, 3)), np.ones((3, 4))]
+        ),
+        lambda n: [floats(2, 2, 3)],
+    ),
     "crops of channels behind": Call(
         lambda x, b, i: topi.image.crop_and_resize(x, b, i, (1, 4), "NHWC", extrapolation_value=7.0),
         lambda x, b, i: np.moveaxis(cropped(np.moveaxis(x, 3, 1), b, i, (1, 4), "bilinear"), 1, 3),
@@ -341,6 +377,13 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "gru of other weights": (lambda: topi.gru(X, W, W), "weights \\[3 \\* hidden, inputs\\]"),
     "offsets of another shape": (lambda: topi.deformable_conv2d_nchw(D, D, D), "wants offsets"),
+    "a grid of another layout": (lambda: topi.grid_sample(D, D, layout="NHWC"), "zeros or border"),
+    "a grid of three coordinates": (
+        lambda: topi.grid_sample(D, te.placeholder((1, 3, 2, 2))),
+        r"a grid \[n, 2, h, w\]",
+    ),
+    "a grid of one row": (lambda: topi.affine_grid(te.placeholder((1, 2, 3)), (1, 4)), "of at least 2"),
+    "a grid of no matrices": (lambda: topi.affine_grid(X, (2, 2)), r"matrices \[n, 2, 3\]"),
     "crops of another layout": (
         lambda: topi.crop_and_resize(D, W, te.placeholder((8,), "int32"), (2, 2), "CHWN"),
         "NCHW or NHWC",
