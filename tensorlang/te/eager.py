@@ -58,11 +58,25 @@ def _declared(value: Any, given: list[tuple[Tensor, Array]]) -> Any:
     if isinstance(value, tuple):
         return tuple(_declared(part, given) for part in value)
     array = _array(value)
-    if isinstance(value, bool | int | float | list):
-        array = array.astype(_USUAL.get(array.dtype.name, array.dtype.name))
+    if isinstance(value, bool | int | float | list) and not isinstance(value, np.generic):
+        array = _usual(value, array)
     tensor = placeholder(array.shape, array.dtype, f"x{len(given)}")
     given.append((tensor, array))
     return tensor() if isinstance(value, bool | int | float | np.generic) else tensor
+
+
+def _usual(value: Any, array: Array) -> Array:
+    """Numbers of Python in their usual dtype; DefinitionError where one does not fit, rather than another number."""
+    dtype = _USUAL.get(array.dtype.name)
+    if dtype is None:
+        return array
+    with np.errstate(over="ignore"):
+        made = array.astype(dtype)
+    kept = np.isfinite if made.dtype.kind == "f" else np.asarray
+    if not np.array_equal(kept(made), kept(array)):
+        advice = f"numbers of Python are {dtype}; pass np.array(..., {array.dtype.name!r})"
+        raise DefinitionError(f"te.evaluate: {shown(value)} does not fit: {advice}", caller())
+    return made
 
 
 def _array(value: Any) -> Array:
@@ -71,10 +85,12 @@ def _array(value: Any) -> Array:
         array = np.asarray(value)
     except (TypeError, ValueError, RuntimeError):
         array = np.asarray(None)
+    if isinstance(value, np.ma.MaskedArray):
+        raise DefinitionError("te.evaluate does not see the mask of a masked array; pass a.filled(value)", caller())
     if isinstance(value, Tensor) or (array.dtype.kind not in "biuf" and array.dtype not in KNOWN):
         advice = "tensors are made of them; what is no array is an option, by its name"
         raise DefinitionError(f"te.evaluate takes arrays and numbers, got {shown(value)}: {advice}", caller())
-    return array
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 def _tensor(made: Any) -> Tensor:

@@ -50,6 +50,20 @@ def test_arrays_of_others() -> None:
     assert te.evaluate(topi.sum, Foreign(), axis=1).tolist() == [3.0, 3.0]
 
 
+@pytest.mark.parametrize("wrong", [2**40, [1, -(2**31) - 1], [1e300], 1e39])
+def test_numbers_that_do_not_fit_are_no_other_numbers(wrong: object) -> None:
+    with pytest.raises(DefinitionError, match=r"does not fit: numbers of Python are (int|float)32; pass np\.array"):
+        te.evaluate(lambda x: x, wrong)
+    assert te.evaluate(lambda x: x, [float("inf")]).tolist() == [float("inf")]
+
+
+def test_arrays_as_numpy_has_them() -> None:
+    assert te.evaluate(lambda x: x + 1, np.float64(2.5)).dtype == np.float64
+    assert te.evaluate(topi.negative, np.ones(2, ">f4")).tolist() == [-1.0, -1.0]
+    with pytest.raises(DefinitionError, match=r"does not see the mask of a masked array; pass a\.filled\(value\)"):
+        te.evaluate(topi.exp, np.ma.array([1.0, 2.0], mask=[False, True]))
+
+
 def test_what_is_no_function() -> None:
     with pytest.raises(DefinitionError, match=r"as in te\.evaluate\(topi\.exp, x\), got Tensor"):
         te.evaluate(topi.softmax(te.placeholder((2, 2))), [1.0])
