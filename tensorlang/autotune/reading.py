@@ -55,7 +55,14 @@ def read(record: TuningRecord) -> Measured:
 def load_best_record(
     filename: LogPath, workload_key: str | None = None, target: Target | None = None
 ) -> tuple[MeasureInput, MeasureResult] | tuple[None, None]:
-    """Return the best measurement of a log, of a workload and a target if they are given; twice None if it has none."""
+    """Return the best measurement of a log, of a workload and a target if they are given; twice None if it has none.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.NamedTemporaryFile(suffix=".json") as log:
+        ...     load_best_record(log.name)
+        (None, None)
+    """
     wanted = None if target is None else target.to_json()
     best = best_record(
         read_log(log_path(filename)).records,
@@ -65,7 +72,25 @@ def load_best_record(
 
 
 def save_records(filename: LogPath, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
-    """Append measurements to a log, those made by hand, too."""
+    """Append measurements to a log, those made by hand, too.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from tensorlang import autotune, te, topi
+        >>> def square(n):
+        ...     A = te.placeholder((n,), name="A")
+        ...     return [A, topi.multiply(A, A)]
+        >>> task = autotune.SearchTask(square, (8,))
+        >>> s = te.create_schedule(task.task.outputs)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     log, copy = Path(folder, "log.json"), Path(folder, "copy.json")
+        ...     with autotune.LogWriter(log) as written:
+        ...         written.append(autotune.record_by_hand(task.task, s, [1e-6]))
+        ...     save_records(copy, *([one] for one in load_best_record(log)))
+        ...     load_best_record(copy)[1].costs
+        (1e-06,)
+    """
     with LogWriter(log_path(filename)) as log:
         for inp, result in zip(inputs, results, strict=True):
             log.append(result.record or _by_hand(inp, result))
