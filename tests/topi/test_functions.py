@@ -475,3 +475,9 @@ def test_numbers_of_no_permutation_are_found_when_the_kernel_runs(numbers: list[
 def test_points_outside_are_found_when_the_kernel_runs() -> None:
     with pytest.raises(KernelError):
         ran(CALLS["gather_nd"], "llvm", [floats(2, 4, 3), whole(2, 3, low=5, high=9)])
+
+
+def test_rows_of_a_recurrence_share_no_set_of_a_cache() -> None:
+    """Four at a time: of eight rows a page apart, read and written, a first cache of eight ways holds half."""
+    s = topi.schedule(topi.cumsum(te.placeholder((1024, 1024)), 1), "llvm -mcpu=znver4 -num-cores=1", tuned=False)
+    assert "split('i0', factor=4, tail='peel')" in str(s)

@@ -22,8 +22,9 @@ _TIME = (2, 4, 8, 16, 32)
 _JAM = 4
 """Rows that are added to results at a time."""
 _BESIDE = 4
-"""Rows side by side: operations that wait take four cycles or so. Of two arrays whose rows lie pages apart, as many as a
-first cache of eight ways holds: eight rows of 4096 bytes took eight times as long.
+"""Rows side by side: operations that wait take four cycles or so.
+
+Of two arrays whose rows lie pages apart, a first cache of eight ways holds no more: eight took eight times as long.
 """
 
 
