@@ -83,6 +83,18 @@ def test_references_and_schedules_of_tests() -> None:
     topi.testing.compare_numpy_tvm([a], np.maximum(a, 0), "llvm", tvm.cpu(), topi.nn.relu, topi.x86.schedule_injective)
 
 
+def test_references_take_parameters_in_the_order_that_they_have_in_tvm() -> None:
+    data, weights = np.ones((1, 2, 3, 3), np.float32), np.ones((2, 3, 2, 2), np.float32)
+    reference = tvm.topi.testing
+    assert reference.conv2d_transpose_nchw_python(data, weights, (2, 2), (0, 0), (1, 1)).shape == (1, 3, 7, 7)
+    assert reference.conv1d_transpose_ncw_python(data[0], weights[0], 2, 0, output_padding=1).shape == (2, 2, 7)
+    channels = np.arange(8, dtype=np.float32).reshape(1, 8, 1, 1)
+    made = [reference.depth_to_space_python(channels, 2, mode) for mode in ("DCR", "CRD")]
+    assert [m[0, 0].ravel().tolist() for m in made] == [[0, 2, 4, 6], [0, 1, 2, 3]]
+    boxes = np.array([[0, 0, 0, 2, 2]], np.float32)
+    assert reference.roi_align_nchw_python(data, boxes, (1, 1), 1.0, 2, "max").tolist() == [[[[1]], [[1]]]]
+
+
 def test_settings_of_passes_change_nothing_or_are_refused() -> None:
     with tvm.transform.PassContext(opt_level=3, config={"tir.disable_vectorize": True}) as context:
         assert context.opt_level == 3
@@ -90,6 +102,11 @@ def test_settings_of_passes_change_nothing_or_are_refused() -> None:
         tvm.transform.PassContext(config={"tir.add_lower_pass": []})
     with pytest.raises(DefinitionError, match="no setting 'vectorise'"):
         tvm.transform.PassContext(config={"vectorise": True})
+
+
+def test_a_setting_that_is_no_word_is_refused() -> None:
+    with pytest.raises(DefinitionError, match="no setting 3: those of TVM begin with"):
+        tvm.transform.PassContext(config={3: 1})
 
 
 def test_a_folder_lives_as_long_as_it_is_held() -> None:

@@ -242,14 +242,25 @@ _SAME: Mapping[str, tuple[Function, int]] = {
     "strided_set_python": (topi.strided_set, 2),
 }
 """References with the parameters of the operator: which one, and how many of these are arrays."""
+_SPREAD, _ALIGNED = ("stride", "padding", "output_padding"), ("pooled_size", "spatial_scale", "sample_ratio", "mode")
+_ORDERS: Mapping[str, Sequence[str]] = {
+    "conv1d_transpose_ncw_python": _SPREAD,
+    "conv2d_transpose_nchw_python": _SPREAD,
+    "conv3d_transpose_ncdhw_python": _SPREAD,
+    "depth_to_space_python": ("block_size", "mode"),
+    "roi_align_nchw_python": _ALIGNED,
+    "roi_align_nhwc_python": _ALIGNED,
+}
+"""Parameters behind the arrays where TVM's reference has them in another order than its operator."""
 
 
 def _same(name: str) -> Function:
     function, count = _SAME[name]
 
     def reference(*args: Any, **options: Any) -> Any:
-        arrays, rest = args[:count], args[count:]
-        return meant(lambda *tensors: function(*tensors, *rest, **options), *arrays)
+        arrays, rest, order = args[:count], args[count:], _ORDERS.get(name, ())
+        named = {**dict(zip(order, rest, strict=False)), **options}
+        return meant(lambda *tensors: function(*tensors, *rest[len(order) :], **named), *arrays)
 
     reference.__name__ = reference.__qualname__ = name
     reference.__doc__ = f"Return what topi's {function.__name__} means for arrays, with its parameters."

@@ -37,7 +37,7 @@ class PassContext:
                     "intrinsic (te.decl_tensor_intrin)",
                     caller(),
                 )
-            if not key.startswith(_GROUPS):
+            if not f"{key}".startswith(_GROUPS):
                 raise DefinitionError(
                     f"no setting {shown(key)}: those of TVM begin with {', '.join(_GROUPS)}", caller()
                 )
