@@ -146,7 +146,6 @@ SHOWN = {
         "D: the reduction over k is not split into partial results; s['D'].split('k', factor=16); s.rfactor('D', 'k_i'",
         "warnings that are left: []\n",
         "times as fast: more than 2: True",
-        "latency  D\n",
     ),
     "16_convolution_to_the_limit": ("\nfilters in vectors ", "\n14 pixels, 1 vectors in registers ", "warnings: []"),
     "17_hand_default_or_tuner": (
