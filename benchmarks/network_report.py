@@ -5,7 +5,6 @@ What stands outside the marks in that page is written by hand, and kept.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from math import exp, log
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 import click
 
 from benchmarks.contest import OWN_NAME
-from benchmarks.report import BEGIN, END, Result, around, contestants, cores, failures, goal, header, table, time
+from benchmarks.report import Result, contestants, cores, failures, goal, header, table, time, write_tables
 
 PAGE = Path(__file__).parents[1] / "docs" / "network_benchmarks.md"
 
@@ -24,9 +23,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "network_benchmarks.md"
 @click.option("--page", default=PAGE, type=click.Path(exists=True, dir_okay=False, path_type=Path), show_default=True)
 def command(results: Sequence[Path], page: Path) -> None:
     """Write the RESULTS of `benchmarks networks --json` into the page."""
-    found = sorted((json.loads(file.read_text(encoding="utf-8")) for file in results), key=lambda r: r["threads"])
-    before, after = around(page, BEGIN, END)
-    page.write_text(before + "\n".join(line for result in found for line in section(result)) + after, encoding="utf-8")
+    write_tables(results, page, section)
 
 
 def section(result: Result) -> Iterator[str]:

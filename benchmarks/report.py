@@ -28,6 +28,18 @@ def command(results: Sequence[Path], page: Path) -> None:
     write_sections(results, page, (BEGIN, END), "benchmarks", draw, section)
 
 
+def write_tables(results: Sequence[Path], page: Path, section: Callable[[Result], Iterator[str]]) -> None:
+    """Write a section for each result, without pictures, between the marks of a page."""
+    before, after = around(page, BEGIN, END)
+    lines = (line for result in by_threads(results) for line in section(result))
+    page.write_text(before + "\n".join(lines) + after, encoding="utf-8")
+
+
+def by_threads(results: Sequence[Path]) -> list[Result]:
+    """The results in files, those of fewer threads first."""
+    return sorted((json.loads(file.read_text(encoding="utf-8")) for file in results), key=lambda r: r["threads"])
+
+
 def write_sections(
     results: Sequence[Path],
     page: Path,
@@ -37,10 +49,9 @@ def write_sections(
     section: Callable[[Result, str], Iterator[str]],
 ) -> None:
     """Write a section for each result between two marks of a page, and their pictures, by this name, beside it."""
-    found = sorted((json.loads(file.read_text(encoding="utf-8")) for file in results), key=lambda r: r["threads"])
     before, after = around(page, *marks)
     lines = list[str]()
-    for result in found:
+    for result in by_threads(results):
         picture = write_picture(page, f"{pictures}-{result['threads']}", draw(result))
         lines += section(result, picture)
     page.write_text(before + "\n".join(lines) + after, encoding="utf-8")

@@ -62,7 +62,7 @@ def convolved(
     if len(sizes) < rank + 1 or sizes[-1] % groups or not same(simplify(inputs * groups), form.channels(data)):
         raise DefinitionError(f"{operator}: {weight} does not fit {data} in {groups} groups")
     windows = windows_over(operator, sizes[:rank], stride, padding, dilation)
-    return _summed(operator, data, weight, windows, sizes[-1], groups, out_dtype, form)
+    return _summed(operator, data, weight, windows, as_expr(sizes[-1]), groups, out_dtype, form)
 
 
 def _summed(
@@ -70,7 +70,7 @@ def _summed(
     data: Tensor,
     weight: Tensor,
     windows: Sequence[Window],
-    outputs: int,
+    outputs: Expr,
     groups: int,
     out_dtype: str | None,
     form: _Form,
@@ -82,7 +82,7 @@ def _summed(
     wide = dtypes.at_least_float32(dtype)
     rc = te.reduce_axis((0, inputs), "rc")
     inner = [te.reduce_axis((0, w.size), f"r{_AXES[form.rank - 1 - d].lower()}") for d, w in enumerate(windows)]
-    per_group = outputs // groups
+    per_group = simplify(binary("floordiv", outputs, groups))
 
     def element(*index: Expr) -> Expr:
         n, f, place = form.split(index)
@@ -95,7 +95,7 @@ def _summed(
         return te.sum(product, axis=[rc, *inner], where=te.all(*tests) if len(tests) > 1 else next(iter(tests), None))
 
     total = computed(
-        form.data(data.shape[0], as_expr(outputs), counts), element, operator if wide == dtype else f"{operator}_sum"
+        form.data(data.shape[0], outputs, counts), element, operator if wide == dtype else f"{operator}_sum"
     )
     return total if wide == dtype else computed(total.shape, lambda *i: te.cast(total(*i), dtype), operator)
 
@@ -137,11 +137,11 @@ def spread(
 
     A convolution whose outputs are those of every phase, and its results side by side.
     """
-    outputs = (extent_of(weight.shape[1]) or 0) * groups
+    outputs = simplify(weight.shape[1] * groups)
     count, form = prod(w.stride for w in over), _Form(len(over), last=False)
     laid = _by_phases(f"{operator}_weight", weight, over, groups)
     name, windows = operator if count == 1 else f"{operator}_phases", [w.window for w in over]
-    phases = _summed(name, data, laid, windows, outputs * count, groups, out_dtype, form)
+    phases = _summed(name, data, laid, windows, simplify(outputs * count), groups, out_dtype, form)
     if count == 1:
         return phases
 
@@ -154,7 +154,7 @@ def spread(
         )
 
     counts = [w.count(extent) for w, extent in zip(over, data.shape[2:], strict=True)]
-    return computed([data.shape[0], as_expr(outputs), *counts], element, operator)
+    return computed([data.shape[0], outputs, *counts], element, operator)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +197,8 @@ class Phases:
 
 def _by_phases(name: str, weight: Tensor, over: Sequence[Phases], groups: int) -> Tensor:
     """Weights (inputs, outputs of a group, window...) as those of a convolution whose outputs have phases."""
-    inputs, per_group = ((extent_of(n) or 0) // parts for n, parts in zip(weight.shape[:2], (groups, 1), strict=True))
-    count = prod(w.stride for w in over)
+    per_group, inputs = weight.shape[1], simplify(binary("floordiv", weight.shape[0], groups))
+    outputs = simplify(per_group * (groups * prod(w.stride for w in over)))
 
     def element(f: Expr, c: Expr, *taps: Expr) -> Expr:
         number, places = f, list[Expr]()
@@ -210,7 +210,7 @@ def _by_phases(name: str, weight: Tensor, over: Sequence[Phases], groups: int) -
         missing = [binary("lt", at, w.kernel) for at, w in zip(places, over, strict=True) if w.kernel % w.stride]
         return te.if_then_else(te.all(*missing), value, te.const(0, weight.dtype)) if missing else value
 
-    return computed([as_expr(n) for n in (per_group * groups * count, inputs, *(w.taps for w in over))], element, name)
+    return computed([outputs, inputs, *(as_expr(w.taps) for w in over)], element, name)
 
 
 def _direct(name: str, rank: int, last: bool, doc: str) -> Callable[..., Tensor]:

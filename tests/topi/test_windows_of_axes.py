@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tensorlang
 from tensorlang import te, topi
 from tensorlang.errors import DefinitionError
 from tests.device_targets import on_opencl
@@ -198,3 +199,13 @@ def test_half_precision_is_added_up_in_single() -> None:
 def test_what_does_not_fit_is_refused(call: Any, message: str) -> None:
     with pytest.raises(DefinitionError, match=message):
         call(te.placeholder((1, 4, 9), name="x"), te.placeholder((4, 4, 3), name="w"))
+
+
+def test_outputs_of_a_transposed_convolution_may_be_open() -> None:
+    o = te.var("o")
+    x, w = te.placeholder((1, 4, 3, 5), name="x"), te.placeholder((4, o, 3, 3), name="w")
+    made = topi.conv2d_transpose_nchw(x, w, 2)
+    assert [str(n) for n in made.shape] == ["1", "o", "7", "11"]
+    kernel = tensorlang.build(topi.schedule(made), [x, w, made])
+    images, weights = floats(1, 4, 3, 5), floats(4, 3, 3, 3)
+    np.testing.assert_allclose(kernel(images, weights), transposed(images, weights, 2, 0, 0), rtol=1e-4, atol=1e-4)

@@ -182,45 +182,52 @@ def _with_bias(node: Node, images: Tensor) -> Tensor:
 
 def _conv_transpose(node: Node) -> Value:
     data, weight = node.tensor(0), node.tensor(1)
-    n, c, *spatial = shape_of(data)
-    _, per, *kernel = shape_of(weight)
+    spatial, kernel = shape_of(data)[2:], shape_of(weight)[2:]
     dims, groups = len(spatial), int(node.attrs.get("group", 1))
     steps, gaps, extra = (
         [int(v) for v in node.attrs.get(w, [usual] * dims)]
         for w, usual in (("strides", 1), ("dilations", 1), ("output_padding", 0))
     )
     sides = _transposed_sides(node, spatial, kernel, steps, gaps, extra)
-    sizes = [
-        s * (h - 1) + e + (k - 1) * g + 1 - sides[d] - sides[d + dims]
-        for d, (h, k, s, g, e) in enumerate(zip(spatial, kernel, steps, gaps, extra, strict=True))
-    ]
-    rc = te.reduce_axis((0, c // groups), "rc")
-    axes = [te.reduce_axis((0, k), f"r{d}") for d, k in enumerate(kernel)]
-
-    def element(*index: Expr) -> Any:
-        b, o, *at = index
-        places, inside = [], []
-        for d, (v, k) in enumerate(zip(at, axes, strict=True)):
-            reach = v + sides[d] - k * gaps[d]
-            place = binary("floordiv", reach, steps[d])
-            places.append(place)
-            inside += [binary("ge", reach, 0), binary("lt", place, spatial[d])]
-            inside += [binary("eq", binary("floormod", reach, steps[d]), 0)] * (steps[d] > 1)
-        part = binary("floordiv", o, per)
-        channel = part * (c // groups) + rc if groups > 1 else rc.var
-        factor = weight(channel, binary("floormod", o, per) if groups > 1 else o, *axes)
-        return te.sum(data(b, channel, *places) * factor, axis=[rc, *axes], where=te.all(*inside))
-
+    over = [Phases(*each) for each in zip(kernel, steps, sides[:dims], sides[dims:], extra, strict=True)]
     if gaps == [1] * dims:
-        sides_of = zip(kernel, steps, sides[:dims], sides[dims:], extra, strict=True)
-        made = spread(node.stage, data, weight, [Phases(*numbers) for numbers in sides_of], groups)
+        made = spread(node.stage, data, weight, over, groups)
     else:
-        made = node.compute((n, per * groups, *sizes), element)
+        made = _spread_apart(node, data, weight, over, gaps, groups)
     if not node.has(2):
         return made
     bias = node.tensor(2)
     whole: Tensor = te.compute(made.shape, lambda *i: made(*i) + bias(i[1]), name=f"{node.stage}_bias")
     return whole
+
+
+def _spread_apart(
+    node: Node, data: Tensor, weight: Tensor, over: Sequence[Phases], gaps: Sequence[int], groups: int
+) -> Tensor:
+    """Data spread by weights that are `gaps` apart: windows over what is between are told by a condition."""
+    (n, c, *spatial), per = shape_of(data), shape_of(weight)[1]
+    sizes = [
+        w.stride * (h - 1) + w.more + (w.kernel - 1) * g + 1 - w.before - w.after
+        for h, w, g in zip(spatial, over, gaps, strict=True)
+    ]
+    rc = te.reduce_axis((0, c // groups), "rc")
+    axes = [te.reduce_axis((0, w.kernel), f"r{d}") for d, w in enumerate(over)]
+
+    def element(*index: Expr) -> Any:
+        b, o, *at = index
+        places, inside = [], []
+        for v, k, w, g, extent in zip(at, axes, over, gaps, spatial, strict=True):
+            reach = v + w.before - k * g
+            place = binary("floordiv", reach, w.stride)
+            places.append(place)
+            inside += [binary("ge", reach, 0), binary("lt", place, extent)]
+            inside += [binary("eq", binary("floormod", reach, w.stride), 0)] * (w.stride > 1)
+        part = binary("floordiv", o, per)
+        channel = part * (c // groups) + rc if groups > 1 else rc.var
+        factor = weight(channel, binary("floormod", o, per) if groups > 1 else o, *axes)
+        return te.sum(data(b, channel, *places) * factor, axis=[rc, *axes], where=te.all(*inside))
+
+    return node.compute((n, per * groups, *sizes), element)
 
 
 def _transposed_sides(
