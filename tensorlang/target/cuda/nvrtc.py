@@ -30,6 +30,7 @@ _ELF = b"\x7fELF"
 _INVALID_OPTION = 5
 _SONAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
 _WHEEL_FOLDERS = ("cu13/lib", "cu12/lib", "cuda_nvrtc/lib")
+_BUILTINS = "libnvrtc-builtins.so*"
 _SHOWN_LINES = 3
 
 
@@ -128,6 +129,7 @@ def _library() -> Any:
     """The loaded library: of the wheel, else of a CUDA toolkit, else where the loader finds it."""
     for path in _candidates():
         try:
+            _load_builtins_beside(path)
             library = ctypes.CDLL(path)
         except OSError:
             continue
@@ -137,6 +139,12 @@ def _library() -> Any:
         "target cuda compiles with NVRTC, and no libnvrtc is found in the wheel nvidia-cuda-nvrtc, under CUDA_PATH "
         "or by the loader: pip install 'tensorlang[cuda]'"
     )
+
+
+def _load_builtins_beside(path: str) -> None:
+    """Load the declarations that NVRTC opens by their name alone, and some wheels (13.0) do not find beside it."""
+    for builtins in Path(path).parent.glob(_BUILTINS) if Path(path).is_absolute() else ():
+        ctypes.CDLL(str(builtins))
 
 
 def _candidates() -> Iterator[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -132,6 +134,21 @@ def test_the_wheel_is_looked_at_before_the_toolkit(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.skipif(disassembler() is None, reason="no nvdisasm: pip install nvidia-cuda-nvdisasm")
+def test_declarations_beside_the_compiler_are_loaded_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("libnvrtc.so.13", "libnvrtc-builtins.so.13.0"):
+        (tmp_path / name).touch()
+    loaded: list[str] = []
+
+    def load(path: str) -> Any:
+        loaded.append(Path(path).name)
+        return SimpleNamespace(nvrtcGetErrorString=SimpleNamespace())
+
+    monkeypatch.setattr("ctypes.CDLL", load)
+    monkeypatch.setattr(nvrtc, "_candidates", lambda: iter([str(tmp_path / "libnvrtc.so.13")]))
+    nvrtc._library.__wrapped__()
+    assert loaded == ["libnvrtc-builtins.so.13.0", "libnvrtc.so.13"]
+
+
 def test_sass_shows_the_instructions() -> None:
     text = sass(compiled(ADD, "sm_80").cubin)
     assert ".text.add" in text
