@@ -44,7 +44,7 @@ def exact_value(expr: Expr, values: Mapping[str, int]) -> int | None:
     """The value of an integer expression as a mathematical one, whatever its dtype; None for other operations."""
     match expr:
         case Const():
-            return int(expr.value)
+            return None if isinstance(expr.value, float) else int(expr.value)
         case Var():
             return values.get(expr.name)
         case Cast() if dtypes.info(expr.dtype).is_integer:

@@ -36,10 +36,12 @@ _OVERHEAD = 0.03
 """The share of the time that clocks may take: regions that begin too often have none of their own."""
 _FEWEST, _SPAN = 16, 0.05
 """Entries of regions that are timed in any kernel, and the seconds of runs by which the counter is compared."""
+_AT_ONCE = 6e-7
+"""Seconds of a run of a part: of shorter ones more than a twentieth is done while what lies beside them is."""
 _FAR = 0.35
 """Of its limit: what is farther away waits for something else, for results or for single elements."""
 _REST = 0.005
-"""The share of the time from where on what is between the parts has a row."""
+"""The share of the time from where on what is between the parts, and outside of the kernel, has a row."""
 _COLUMNS = ("time", "share", "GFLOP/s", "GB/s", "of limit", "bound by")
 Ticks: TypeAlias = npt.NDArray[np.int64]
 Times: TypeAlias = npt.NDArray[np.float64]
@@ -49,14 +51,16 @@ Times: TypeAlias = npt.NDArray[np.float64]
 class LoopTime:
     """The time of a part of a kernel: some neighbouring loop nests that make a stage, or several.
 
-    `loops` are around it; `seconds` are of the whole kernel's time, of parts that threads share their part of it.
-    `operations`, and `bytes` of different elements, of all its runs. `limit`: the time that the machine needs at least
-    and for what; `binds`: that, or "latency" where the time is far above. None for parts with parts of their own.
+    `loops` are around it; it begins `entries` times. `seconds` are of the whole kernel's time, of parts that threads
+    share their part of it. `operations`, and `bytes` of different elements, of all its runs. `limit`: the time that the
+    machine needs at least and for what; `binds`: that, or "latency" where the time is far above. None for parts with
+    parts of their own.
     """
 
     stages: tuple[str, ...]
     loops: tuple[str, ...]
     depth: int
+    entries: int
     seconds: float
     operations: float
     bytes: float
@@ -70,8 +74,11 @@ class LoopTime:
 
     @property
     def share(self) -> float | None:
-        """Of its limit: 1 is as fast as the machine can be."""
-        return self.limit.seconds / self.seconds if self.limit and self.seconds else None
+        """Of its limit: 1 is as fast as the machine can be. None where a run of it is so short that a part of it is
+        done while its neighbours are.
+        """
+        is_long = self.seconds > _AT_ONCE * max(1, self.entries)
+        return self.limit.seconds / self.seconds if self.limit and is_long else None
 
     def to_json(self) -> dict[str, Any]:
         """The part as plain data."""
@@ -83,8 +90,9 @@ class LoopTime:
 class Profile:
     """What a kernel takes: the best run of it, and of the build with clocks; its parts in order; what would help.
 
-    `rest`: seconds that are in no part. `busy`: the share of the time of its threads in which they computed. `peak`:
-    1e9 operations a second that the machine can do at most; `rates`: the GB/s of its levels of memory.
+    `rest`: seconds that are in no part; `call`: those of the call, outside of the kernel. `busy`: the share of the time
+    of its threads in which they computed. `peak`: 1e9 operations a second that the machine can do at most; `rates`: the
+    GB/s of its levels of memory.
     """
 
     name: str
@@ -93,6 +101,7 @@ class Profile:
     instrumented: float
     parts: tuple[LoopTime, ...]
     rest: float
+    call: float
     busy: float | None
     advice: tuple[Advice, ...]
     trace: dict[str, Any]
@@ -115,6 +124,7 @@ class Profile:
             "busy": self.busy,
             "parts": [part.to_json() for part in self.parts],
             "rest": self.rest,
+            "call": self.call,
             "peak": self.peak,
             "rates": self.rates,
             "advice": [asdict(one) for one in self.advice],
@@ -227,8 +237,9 @@ def _profile(
         work = work_of(region, sizes, f.kernel.streamed)
         limit = None if number in parents else _limit(work, all_ if region.has_threads else one)
         binds = "" if limit is None else limit.binds if limit.seconds >= _FAR * walls[number] else "latency"
-        names, depth = tuple(loop.axis or loop.var.name for loop in region.around), _depth(regions, number, shown)
-        part = LoopTime(region.stages, names, depth, walls[number], work.operations, work.touched, limit, binds)
+        names, depth = tuple(loop.axis or loop.var.name for loop in region.loops), _depth(regions, number, shown)
+        runs_ = region.entries
+        part = LoopTime(region.stages, names, depth, runs_, walls[number], work.operations, work.touched, limit, binds)
         parts.append(part)
         works.append((part, region, work))
     leaves = sum(walls[n] for n in range(len(regions)) if n not in parents)
@@ -241,6 +252,7 @@ def _profile(
         runs.with_clocks,
         tuple(parts),
         max(0.0, walls[0] - leaves),
+        max(0.0, runs.with_clocks - walls[0]),
         _busy(made, times, threads),
         tuple(advice_of(Advised.of(f), works, walls[0])),
         _trace(f.entry_name, made, times, lanes),
@@ -285,9 +297,10 @@ def _limit(work: Work, machine: Machine) -> Limit:
     """The time that the machine needs at least: for operations, for what is loaded, and for what caches do not hold."""
     limits = [Limit(work.cost / machine.operations(work.kinds), "compute")]
     if machine.caches:
-        limits.append(Limit(work.loaded / machine.bandwidth(machine.caches[0][0]), machine.caches[0][0]))
+        nearest = machine.caches[0][0]
+        limits.append(Limit(work.loaded(machine.registers) / machine.bandwidth(nearest), nearest))
     for size, level in machine.beyond():
-        limits.append(Limit(work.beyond(size, level == MEMORY) / machine.bandwidth(level), level))
+        limits.append(Limit(work.beyond(size) / machine.bandwidth(level), level))
     return max(limits, key=lambda limit: limit.seconds)
 
 
@@ -346,7 +359,7 @@ def _spans(
             once = last - first <= 1.001 * total + 1e-9
             if total > 0 and once:
                 what = " + ".join(region.stages)
-                loops = [loop.var.name for loop in region.around]
+                loops = [loop.var.name for loop in region.loops]
                 about = {"loops": ", ".join(loops), "iteration": row if shared is not None else None}
                 lane = thread.get((shared, row), 1) if shared is not None else 1
                 yield span(what, "part", first - start, last - first, about, lane)
@@ -371,14 +384,15 @@ def _lines(found: Profile) -> Iterator[str]:
 
 def _rows(found: Profile) -> Iterator[tuple[int, str, tuple[str, ...]]]:
     """Depth, name and cells of each part."""
-    whole = sum(p.seconds for p in found.parts if p.limit is not None) + found.rest
+    whole = sum(p.seconds for p in found.parts if p.limit is not None) + found.rest + found.call
     for p in found.parts:
         share = "" if p.share is None else f"{p.share:.0%}"
         rates = [f"{_rate(amount, p.seconds):.4g}" for amount in (p.operations, p.bytes)]
         time = format_seconds(p.seconds), f"{p.seconds / max(whole, 1e-12):.0%}"
         yield p.depth, p.name, (*time, *rates, share, p.binds)
-    if found.rest > _REST * whole:
-        yield 0, "between the parts", (format_seconds(found.rest), f"{found.rest / whole:.0%}", "", "", "", "")
+    for name, seconds in (("between the parts", found.rest), ("the call from Python", found.call)):
+        if seconds > _REST * whole:
+            yield 0, name, (format_seconds(seconds), f"{seconds / whole:.0%}", "", "", "", "")
 
 
 def _rate(amount: float, seconds: float) -> float:

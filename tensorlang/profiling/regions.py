@@ -31,6 +31,7 @@ from tensorlang.ir.stmt import (
     map_children,
     walk,
 )
+from tensorlang.profiling.runs import Around, Condition, trips
 
 CLOCKS = "clocks"
 """The array that an instrumented kernel writes to: for each row and region its first beginning, its last end, and the
@@ -47,20 +48,25 @@ _ROW = 10
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """Neighbours that make one stage, or several: `around` are the loops that they are in, `entries` how often they
-    begin, by what is known of trips; `parent` is the region that they are a part of, by its place.
+    """Neighbours that make one stage, or several: `around` are the loops and conditions that they are in, `entries` how
+    often they begin, by what is known of trips; `parent` is the region that they are a part of, by its place.
     """
 
     stages: tuple[str, ...]
     body: tuple[Stmt, ...]
-    around: tuple[For, ...]
+    around: tuple[Around, ...]
     entries: int
     parent: int | None
 
     @property
+    def loops(self) -> list[For]:
+        """The loops that it is in."""
+        return [one for one in self.around if isinstance(one, For)]
+
+    @property
     def parallel(self) -> For | None:
         """The parallel loop that it is in."""
-        return next((loop for loop in self.around if loop.kind is LoopKind.PARALLEL), None)
+        return next((loop for loop in self.loops if loop.kind is LoopKind.PARALLEL), None)
 
     @property
     def has_threads(self) -> bool:
@@ -77,13 +83,7 @@ class Instrumented:
     shape: tuple[int, int]
 
 
-def trips(loop: For, values: Mapping[str, int]) -> int | None:
-    """How often a loop runs, where outer variables have some values; None where that is not known."""
-    lower, upper = exact_value(loop.lower, values), exact_value(loop.upper, values)
-    return None if lower is None or upper is None else max(0, upper - lower)
-
-
-def middle(loop: For, values: Mapping[str, int]) -> dict[str, int]:
+def _middle(loop: For, values: Mapping[str, int]) -> dict[str, int]:
     """The values with one for the variable of a loop, from its middle."""
     lower, upper = exact_value(loop.lower, values), exact_value(loop.upper, values)
     return {**values, loop.var.name: ((lower or 0) + (upper or 0)) // 2}
@@ -134,7 +134,7 @@ class _Cutter:
     def region(
         self,
         body: tuple[Stmt, ...],
-        around: tuple[For, ...],
+        around: tuple[Around, ...],
         entries: int,
         parent: int | None,
         row: Expr,
@@ -147,7 +147,7 @@ class _Cutter:
         return _timed(inner, number, row)
 
     def _inside(
-        self, stmt: Stmt, around: tuple[For, ...], entries: int, parent: int, row: Expr, values: dict[str, int]
+        self, stmt: Stmt, around: tuple[Around, ...], entries: int, parent: int, row: Expr, values: dict[str, int]
     ) -> Stmt:
         match stmt:
             case For(kind=LoopKind.PARALLEL):
@@ -157,13 +157,13 @@ class _Cutter:
                 own = binary("sub", stmt.var, stmt.lower)
                 loops = (*around, stmt)
                 return replace(
-                    stmt, body=self.region((stmt.body,), loops, entries * count, parent, own, middle(stmt, values))
+                    stmt, body=self.region((stmt.body,), loops, entries * count, parent, own, _middle(stmt, values))
                 )
             case For(kind=LoopKind.SERIAL):
                 count = trips(stmt, values)
                 if count is None or entries * count > self._most:
                     return stmt
-                made = self._inside(stmt.body, (*around, stmt), entries * count, parent, row, middle(stmt, values))
+                made = self._inside(stmt.body, (*around, stmt), entries * count, parent, row, _middle(stmt, values))
                 return replace(stmt, body=made)
             case Seq():
                 groups = _groups(stmt.body)
@@ -172,11 +172,14 @@ class _Cutter:
                 if entries * len(groups) > self._most:
                     return stmt
                 return Seq(tuple(self.region(g, around, entries, parent, row, values) for g in groups))
-            case Allocate() | Let():
+            case Allocate():
                 return replace(stmt, body=self._inside(stmt.body, around, entries, parent, row, values))
+            case Let():
+                return replace(stmt, body=self._inside(stmt.body, (*around, stmt), entries, parent, row, values))
             case If():
-                then = self._inside(stmt.then, around, entries, parent, row, values)
-                orelse = stmt.orelse and self._inside(stmt.orelse, around, entries, parent, row, values)
+                holds, fails = Condition(stmt.cond), Condition(stmt.cond, holds=False)
+                then = self._inside(stmt.then, (*around, holds), entries, parent, row, values)
+                orelse = stmt.orelse and self._inside(stmt.orelse, (*around, fails), entries, parent, row, values)
                 return replace(stmt, then=then, orelse=orelse)
         return stmt
 

@@ -69,6 +69,6 @@ def _weighed(f: Advised, sizes: dict[str, int]) -> Iterator[tuple[LoopTime, Regi
     parents = {region.parent for region in regions}
     for number, region in enumerate(regions):
         work = work_of(region, sizes, f.kernel.streamed)
-        seconds = work.cost / _OPERATIONS + work.loaded / _BYTES
+        seconds = work.cost / _OPERATIONS + work.loaded(f.target.register_bytes) / _BYTES
         limit = None if number in parents else Limit(seconds, "compute")
-        yield LoopTime(region.stages, (), 0, seconds, work.operations, work.touched, limit, ""), region, work
+        yield LoopTime(region.stages, (), 0, 0, seconds, work.operations, work.touched, limit, ""), region, work

@@ -1,44 +1,55 @@
 """What a loop nest does, counted in its loops: operations, bytes that are loaded, and bytes that come from each cache.
 
-Conditions count as if they held, and loops whose bounds depend on others as in the middle of those. Traffic: the
-outermost loops inside of which all data fit in a cache read from beyond it once each time they run.
+All of it is the least that a machine can do with: sums of a tile stay in registers, and loads and stores run side by
+side. Traffic: the outermost loops inside of which all data fit in a cache bring in from beyond it once each time they
+run. What is written goes back on its own: it counts as it is brought in before, or where it goes past the caches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import prod
+from dataclasses import replace
+from math import exp, prod
+from typing import TypeAlias
 
 from tensorlang import dtypes
 from tensorlang.dataclass import dataclass
 from tensorlang.ir.affine import affine
 from tensorlang.ir.expr import Buffer, Call, Const, Expr, Load, variables, walk
 from tensorlang.ir.overflow import exact_value
-from tensorlang.ir.stmt import AtomicUpdate, CallMachine, For, If, LoopKind, Stmt, Store, children
-from tensorlang.profiling.regions import Region, middle, trips
+from tensorlang.ir.stmt import AtomicUpdate, CallMachine, For, If, Let, LoopKind, Stmt, Store, children
+from tensorlang.profiling.regions import Region
+from tensorlang.profiling.runs import Around, Condition, Runs, wanted_by
 from tensorlang.schedules.accesses import CALL_COST, operations
 
 _FILL = 0.75
 """The share of a cache that data take before others push them out."""
+_STEPS = 32
+"""Of a sequence that converges."""
+_IN_REGISTERS = {LoopKind.VECTORIZED, LoopKind.UNROLLED}
 
 
 @dataclass(frozen=True, slots=True)
 class _Loop:
     var: str
-    trips: int
+    trips: float
     kind: LoopKind
+
+
+_Loops: TypeAlias = tuple[_Loop, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A load or a store, inside of some loops; `stride` is how far neighbours of a vector lie apart, None for data that
-    say where they lie.
+    """A load or a store, inside of some loops, in a `share` of their iterations; `stride` is how far neighbours of a
+    vector lie apart, None for data that say where they lie.
     """
 
     buffer: Buffer
     index: tuple[Expr, ...]
-    loops: tuple[_Loop, ...]
+    loops: _Loops
     is_store: bool
+    share: float = 1.0
 
     @property
     def bytes(self) -> int:
@@ -61,12 +72,17 @@ class Access:
         behind = [_extent(n) for n in self.buffer.shape]
         return sum(step * prod(behind[d + 1 :]) for d, step in enumerate(steps))
 
-    @property
-    def loaded(self) -> float:
-        """Bytes that instructions move: what stays the same in inner loops is moved once, and once for a vector."""
-        used = set().union(*map(variables, self.index)) if self.index else set()
-        deep = max((d for d, loop in enumerate(self.loops) if loop.var in used), default=-1)
-        return float(prod(loop.trips for loop in self.loops[: deep + 1]) * self.bytes)
+    def loaded(self, registers: float) -> float:
+        """Bytes that instructions move: once for inner loops in which the place stays the same, also where it is one of
+        a tile (vectors, and loops that are written out) that so many bytes of registers hold.
+        """
+        depth = len(self.loops)
+        while depth and (not self.moves_with(depth - 1) or self._is_tile(depth - 1, registers)):
+            depth -= 1
+        return prod(loop.trips for loop in self.loops[:depth]) * self.footprint(depth) * self.share
+
+    def _is_tile(self, depth: int, registers: float) -> bool:
+        return self.loops[depth].kind in _IN_REGISTERS and self.footprint(depth) <= registers
 
     def footprint(self, depth: int) -> float:
         """The bytes that are touched inside of the loops from a depth on."""
@@ -102,43 +118,58 @@ class Work:
     accesses: tuple[Access, ...]
     streamed: tuple[str, ...] = ()
 
-    @property
-    def loaded(self) -> float:
-        """Bytes that instructions load and store."""
-        return sum(a.loaded for a in self.accesses)
+    def loaded(self, registers: float) -> float:
+        """Bytes that instructions load, or store if these are more: they do both at once."""
+        moved = {False: 0.0, True: 0.0}
+        for a in self.accesses:
+            moved[a.is_store] += a.loaded(registers)
+        return max(moved.values())
 
     @property
     def touched(self) -> float:
         """Bytes of different elements."""
         return _distinct(self.accesses, 0)
 
-    def beyond(self, cache: float, is_last: bool = False) -> float:
-        """Bytes that come from beyond a cache of a size, when the work is done again and again.
-
-        What is written to memory (`is_last`) is read before, unless it is streamed.
+    def beyond(self, cache: float) -> float:
+        """Bytes that come from beyond a cache of a size, when the work is done again and again, or go past it if these
+        are more: what is written comes from there before, unless it is streamed.
         """
         deepest = max((len(a.loops) for a in self.accesses), default=0)
         depth = next((d for d in range(deepest) if _distinct(self.accesses, d) <= _FILL * cache), deepest)
         if depth == 0:
             return 0.0
-        total = 0.0
+        moved = {False: 0.0, True: 0.0}
         for name, group in _by_place(self.accesses).items():
-            twice = is_last and name not in self.streamed and any(a.is_store for a in group)
-            total += _again(group, depth) * (2 if twice else 1)
-        return total
+            widest = max(group, key=lambda one: one.footprint(depth))
+            repeats = [d for d in range(min(depth - 1, len(widest.loops))) if not widest.moves_with(d)]
+            between = _distinct(self.accesses, max(repeats, default=-1) + 1)
+            again = prod(widest.loops[d].trips for d in repeats) * _missed(between / (_FILL * cache))
+            moved[name in self.streamed and any(a.is_store for a in group)] += _once(group, depth) * again
+        return max(moved.values())
 
 
-def _again(group: Sequence[Access], depth: int) -> float:
-    """What accesses of one array bring in, each time that the loops from a depth on run."""
+def _missed(times: float) -> float:
+    """The share of data that a cache has not kept, when so many times its size was touched since they were.
+
+    Of a cache that replaces at random, as last ones do more or less: of n lines that are missed one survives with
+    exp(-n / lines). One that replaces the oldest keeps none.
+    """
+    missed = 1.0
+    for _ in range(_STEPS):
+        missed = 1 - exp(-times * missed)
+    return missed
+
+
+def _once(group: Sequence[Access], depth: int) -> float:
+    """What accesses of one array bring in, when the loops from a depth on run for all of its elements."""
     apart = {a.index: a for a in group}
-    widest = max(group, key=lambda one: one.footprint(depth))
-    stays = [d for d in range(depth) if not widest.moves_with(d)]
-    again = prod(widest.loops[d].trips for d in stays if d < min(depth - 1, len(widest.loops)))
     moved = sum(
-        a.footprint(depth) * prod(a.loops[d].trips for d in range(min(depth, len(a.loops))) if a.moves_with(d))
+        a.footprint(depth)
+        * prod(a.loops[d].trips for d in range(min(depth, len(a.loops))) if a.moves_with(d))
+        * a.share
         for a in apart.values()
     )
-    return min(moved, _whole(widest)) * again
+    return min(moved, _whole(group[0]))
 
 
 def _whole(access: Access) -> float:
@@ -169,55 +200,61 @@ def _extent(value: Expr) -> int:
 
 def work_of(region: Region, sizes: Mapping[str, int], streamed: tuple[str, ...] = ()) -> Work:
     """What a region does in all of its runs in one call."""
-    values, loops = dict(sizes), list[_Loop]()
-    for loop in region.around:
-        loops.append(_Loop(loop.var.name, trips(loop, values) or 1, loop.kind))
-        values = middle(loop, values)
+    loops: _Loops = ()
+    runs = Runs.of(sizes, wanted_by(region.body, region.around))
+    for around in region.around:
+        runs, loops = _inside(around, runs, loops)
     total, cost, vectors, kinds = 0.0, 0.0, 0.0, dict[str, None]()
     accesses: dict[tuple[str, tuple[Expr, ...], bool], Access] = {}  # one load for all that read an element
     for stmt in region.body:
-        for inner, around in _innermost(stmt, tuple(loops), values):
-            count = float(prod(loop.trips for loop in around))
+        for inner, within, count in _innermost(stmt, runs, loops):
             done = count * operations(inner.value)
             total += done
             cost += done + count * (CALL_COST - 1) * sum(isinstance(node, Call) for node in walk(inner.value))
-            vectors += done if any(loop.kind is LoopKind.VECTORIZED for loop in around) else 0.0
-            for access in _accesses(inner, around):
+            vectors += done if any(loop.kind is LoopKind.VECTORIZED for loop in within) else 0.0
+            for access in _accesses(inner, within, count):
                 if access.buffer.scope == "global" and access.index:
                     kinds[access.buffer.dtype] = None
                     key = access.buffer.name, access.index, access.is_store
-                    if key not in accesses or len(accesses[key].loops) < len(around):
+                    if key not in accesses or len(accesses[key].loops) < len(within):
                         accesses[key] = _sized(access, sizes)
     return Work(total, cost, vectors, tuple(kinds), tuple(accesses.values()), streamed)
 
 
-def _innermost(
-    stmt: Stmt, loops: tuple[_Loop, ...], values: Mapping[str, int]
-) -> Iterator[tuple[Store | AtomicUpdate, tuple[_Loop, ...]]]:
-    """Statements that compute, with the loops around them."""
+def _inside(around: Around, runs: Runs, loops: _Loops) -> tuple[Runs, _Loops]:
+    """The runs of what is inside, and the loops around that."""
+    inner = runs.inside(around)
+    if not isinstance(around, For):
+        return inner, loops
+    return inner, (*loops, _Loop(around.var.name, inner.count / runs.count if runs.count else 0.0, around.kind))
+
+
+def _innermost(stmt: Stmt, runs: Runs, loops: _Loops) -> Iterator[tuple[Store | AtomicUpdate, _Loops, float]]:
+    """Statements that compute, with the loops around them, and how often they run."""
+    if not runs.points:
+        return
     match stmt:
-        case For():
-            count = trips(stmt, values)
-            inner = (*loops, _Loop(stmt.var.name, 1 if count is None else count, stmt.kind))
-            yield from _innermost(stmt.body, inner, middle(stmt, values))
+        case For() | Let():
+            yield from _innermost(stmt.body, *_inside(stmt, runs, loops))
         case CallMachine(meaning=meaning):
-            yield from _innermost(meaning, loops, values)
+            yield from _innermost(meaning, runs, loops)
         case Store() | AtomicUpdate():
-            yield stmt, loops
-        case If(then=then, orelse=orelse):
-            yield from _innermost(then, loops, values)
+            yield stmt, loops, runs.count
+        case If(cond=cond, then=then, orelse=orelse):
+            yield from _innermost(then, runs.inside(Condition(cond)), loops)
             if orelse is not None:
-                yield from _innermost(orelse, loops, values)
+                yield from _innermost(orelse, runs.inside(Condition(cond, holds=False)), loops)
         case _:
             for child in children(stmt):
-                yield from _innermost(child, loops, values)
+                yield from _innermost(child, runs, loops)
 
 
-def _accesses(stmt: Store | AtomicUpdate, loops: tuple[_Loop, ...]) -> Iterator[Access]:
-    yield Access(stmt.buffer, stmt.index, loops, True)
+def _accesses(stmt: Store | AtomicUpdate, loops: _Loops, count: float) -> Iterator[Access]:
+    share = count / prod(loop.trips for loop in loops)
+    yield Access(stmt.buffer, stmt.index, loops, True, share)
     for node in walk(stmt.value):
         if isinstance(node, Load):
-            yield Access(node.buffer, node.index, loops, False)
+            yield Access(node.buffer, node.index, loops, False, share)
 
 
 def _sized(access: Access, sizes: Mapping[str, int]) -> Access:
@@ -225,4 +262,4 @@ def _sized(access: Access, sizes: Mapping[str, int]) -> Access:
     known = [exact_value(n, sizes) for n in access.buffer.shape]
     shape = tuple(n if k is None else Const(k, "int64") for n, k in zip(access.buffer.shape, known, strict=True))
     buffer = Buffer(access.buffer.name, shape, access.buffer.dtype, access.buffer.scope)
-    return Access(buffer, access.index, access.loops, access.is_store)
+    return replace(access, buffer=buffer)

@@ -139,6 +139,11 @@ class Target:
         """Bytes of L2, or of the only cache; 0 where none is known."""
         return self.caches[min(1, len(self.caches) - 1)] if self.caches else 0
 
+    @property
+    def register_bytes(self) -> int:
+        """Bytes of all vector registers of a core."""
+        return self.vector_registers * self.vector_bytes
+
     def lanes(self, bits: int) -> int:
         """Elements of `bits` bits in one vector register."""
         return max(1, self.vector_bytes * 8 // bits)
