@@ -57,7 +57,8 @@ class Spawner:
     def fresh(cls, threads: str) -> Spawner:
         """A new interpreter, whose libraries have so many threads."""
         ours, theirs = socket.socketpair()
-        environment = {**os.environ, **dict.fromkeys(_THREADS, threads), "PYTHONPATH": _ROOT}
+        path = os.pathsep.join(filter(None, (_ROOT, os.environ.get("PYTHONPATH"))))
+        environment = {**os.environ, **dict.fromkeys(_THREADS, threads), "PYTHONPATH": path}
         with theirs:
             command = [sys.executable, "-m", "tests.forked_workers", "serve", str(theirs.fileno())]
             nothing = subprocess.DEVNULL

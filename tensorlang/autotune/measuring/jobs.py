@@ -200,14 +200,18 @@ def in_program_order(program: Program, tensors: Sequence[Tensor], inputs: Sequen
     return [given[op.name] for op in program.ops if isinstance(op, PlaceholderOp)]
 
 
-def run_unscheduled(tensors: bytes, target: Target, inputs: tuple[Array, ...]) -> tuple[Array, ...]:
-    """Outputs of the program with no schedule at all, compiled: the reference of programs too large for NumPy."""
+def run_reference(tensors: bytes, target: Target, inputs: tuple[Array, ...], scheduled: bool) -> tuple[Array, ...]:
+    """Outputs of the program, compiled: the reference of programs too large for NumPy.
+
+    With no schedule at all; `scheduled`: with the library's, for programs of devices, whose sizes take minutes without.
+    """
     args: tuple[Tensor, ...] = pickle.loads(tensors)
     made = output_tensors(args)
     expected = tuple(np.empty([extent(n) for n in t.shape], dtypes.info(t.dtype).numpy) for t in made)
     arrays = Arrays(inputs, expected, 0, 0, places_of(args))
     given, outputs = arrays.fresh()
-    build(create_schedule([t.op for t in made]), arguments_of(args), target)(*given)
+    s = topi.schedule(made, target, tuned=False) if scheduled else create_schedule([t.op for t in made])
+    build(s, arguments_of(args), target)(*given)
     return tuple(outputs)
 
 

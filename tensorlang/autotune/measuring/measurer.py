@@ -117,7 +117,11 @@ class Measurer:
         return Shares((), shares.builders, (device.on_cpu,) * len(shares.builders))
 
     def _make_arrays(self) -> Arrays:
-        return reference_arrays(self.task, self.seed, self._builders[0])
+        if not is_device(self.task.target):
+            return reference_arrays(self.task, self.seed, self._builders[0])
+        cpus = allowed_cpus()
+        with Worker(WorkerSettings(cpus, 0, thread_environment(max(1, len(cpus)))), begun=False) as worker:
+            return reference_arrays(self.task, self.seed, worker)
 
     @property
     def batch(self) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 from tensorlang import dtypes
 from tensorlang.autotune.devices import is_device
 from tensorlang.autotune.measuring.arrays import Array, Arrays
-from tensorlang.autotune.measuring.jobs import in_program_order, run_unscheduled
+from tensorlang.autotune.measuring.jobs import in_program_order, run_reference
 from tensorlang.autotune.measuring.pool import Worker
 from tensorlang.autotune.records.record import Status
 from tensorlang.autotune.task import Task, extent, operator_of
@@ -23,7 +23,7 @@ from tensorlang.target import parse
 from tensorlang.te.operation import ComputeOp, HybridOp, Tensor
 from tensorlang.te.reference import evaluate, tolerance
 
-# Above this many operations the reference is the unscheduled program compiled, not NumPy.
+# Above this many operations the reference is the program compiled, not NumPy.
 LARGEST_EVALUATION = 1e8
 LARGEST_ORDERED_EVALUATION = 1e6  # ordered statements run one by one
 REFERENCE_LIMIT = 300.0
@@ -99,7 +99,10 @@ def _index_bounds(task: Task) -> dict[str, int]:
 
 
 def reference_arrays(task: Task, seed: int, worker: Worker) -> Arrays:
-    """Seeded inputs with their outputs; `worker` runs the reference of programs too large for NumPy."""
+    """Seeded inputs with their outputs; `worker` runs the reference of programs too large for NumPy.
+
+    For a device's programs it should have all CPUs.
+    """
     inputs = seeded_inputs(task, seed)
     rtol, atol = tolerance(task.program)
     return Arrays(inputs, _outputs(task, inputs, worker), rtol, atol, task.in_place, task.overwritten)
@@ -112,9 +115,10 @@ def _outputs(task: Task, inputs: tuple[Array, ...], worker: Worker) -> tuple[Arr
     if task.workload.flops <= (LARGEST_ORDERED_EVALUATION if ordered else LARGEST_EVALUATION):
         values = evaluate(task.program, in_program_order(task.program, task.inputs, inputs))
         return tuple(values[t.name] for t in task.outputs)
-    target = parse("llvm") if is_device(task.target) else task.target
-    reply = worker.run(REFERENCE_LIMIT, run_unscheduled, pickle.dumps(task.tensors), target, inputs)
+    on_device = is_device(task.target)
+    target = parse("llvm") if on_device else task.target
+    reply = worker.run(REFERENCE_LIMIT, run_reference, pickle.dumps(task.tensors), target, inputs, on_device)
     if reply.status is not Status.OK:
-        raise InternalError(f"the unscheduled {task.workload} did not run: {reply.status}: {reply.error}")
+        raise InternalError(f"the reference of {task.workload} did not run: {reply.status}: {reply.error}")
     outputs: tuple[Array, ...] = reply.value
     return outputs
