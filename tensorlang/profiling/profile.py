@@ -19,6 +19,7 @@ from tensorlang.errors import ArgumentError, TargetError, shown
 from tensorlang.ir.expr import Buffer, Var
 from tensorlang.markup import Markup, element, page, table
 from tensorlang.profiling.advice import Advice, Advised, advice_of
+from tensorlang.profiling.counters import Counters, counted
 from tensorlang.profiling.machine import Limit, Machine
 from tensorlang.profiling.regions import FIRST, LAST, TOTAL, Instrumented, Region, instrumented
 from tensorlang.profiling.roofline import Point, roofline_svg
@@ -92,7 +93,7 @@ class Profile:
 
     `rest`: seconds that are in no part; `call`: those of the call, outside of the kernel. `busy`: the share of the time
     of its threads in which they computed. `peak`: 1e9 operations a second that the machine can do at most; `rates`: the
-    GB/s of its levels of memory.
+    GB/s of its levels of memory. `counters`: what those of the CPU say of a call, where the system shows them.
     """
 
     name: str
@@ -107,6 +108,7 @@ class Profile:
     trace: dict[str, Any]
     peak: float
     rates: dict[str, float]
+    counters: Counters
 
     @property
     def overhead(self) -> float:
@@ -127,6 +129,8 @@ class Profile:
             "call": self.call,
             "peak": self.peak,
             "rates": self.rates,
+            "counters": dict(self.counters.counts),
+            "not counted": self.counters.missing,
             "advice": [asdict(one) for one in self.advice],
         }
 
@@ -149,7 +153,7 @@ class Profile:
     def _repr_html_(self) -> str:
         first, *_ = _lines(self)
         rows = [(element("span", name, style=f"padding-left:{depth}em"), *cells) for depth, name, cells in _rows(self)]
-        parts = [table(("part", *_COLUMNS), rows), self.roofline]
+        parts = [table(("part", *_COLUMNS), rows), element("p", str(self.counters)), self.roofline]
         if self.advice:
             parts.append(table(("stage", "problem", "step"), ((a.stage, a.problem, a.step) for a in self.advice)))
         return page(first, *parts)
@@ -173,7 +177,7 @@ def profile(f: Executable, args: Sequence[Any], repeat: int = 5, machine: Machin
     made = instrumented(f.kernel, sizes, most)
     timed = backend(f.target.kind).compile(made.kernel, f.target, (*f.signature, made.kernel.params[-1]))
     runs = _by_turns(f, timed, args, made.shape, repeat)
-    return _profile(f, made, runs, sizes, machine)
+    return _profile(f, made, runs, sizes, machine, counted(partial(f, *args)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +229,7 @@ def _profile(
     runs: _Runs,
     sizes: dict[str, int],
     machine: Machine | None,
+    counters: Counters,
 ) -> Profile:
     regions, times = made.regions, runs.times
     walls = _walls(made, times)
@@ -255,9 +260,10 @@ def _profile(
         max(0.0, runs.with_clocks - walls[0]),
         _busy(made, times, threads),
         tuple(advice_of(Advised.of(f), works, walls[0])),
-        _trace(f.entry_name, made, times, lanes),
+        _trace(f.entry_name, made, times, lanes, counters),
         all_.operations([kind for *_, work in works for kind in work.kinds]) / 1e9,
         {level: all_.bandwidth(level) / 1e9 for level in (*(name for name, _ in all_.caches), MEMORY)},
+        counters,
     )
 
 
@@ -340,11 +346,16 @@ def _trace(
     made: Instrumented,
     times: Times,
     lanes: Sequence[tuple[int, int, int, float, float]],
+    counters: Counters,
 ) -> dict[str, Any]:
-    """The best run as events: parts that ran once for a row lie where they ran, of others there are sums."""
+    """The best run as events: parts that ran once for a row lie where they ran, of others there are sums.
+
+    The whole kernel, the first of them, has what counters say of a call.
+    """
     start = float(times[0, FIRST])
     thread = {(shared, row): lane + 1 for lane, shared, row, *_ in lanes}
     events = list(_spans(made, times, start, thread))
+    events[0]["args"] |= counters.counts
     count = max([1, *thread.values()])
     return document(f"kernel {name}", events, [f"thread {n + 1}" for n in range(count)])
 
@@ -378,6 +389,7 @@ def _lines(found: Profile) -> Iterator[str]:
     widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]) - 1)]
     for row in rows:
         yield "  " + "  ".join(cell.rjust(w) for cell, w in zip(row[:-1], widths, strict=True)) + "  " + row[-1]
+    yield f"  {found.counters}"
     for one in found.advice:
         yield f"  {one}"
 

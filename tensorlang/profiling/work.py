@@ -15,7 +15,7 @@ from typing import TypeAlias
 from tensorlang import dtypes
 from tensorlang.dataclass import dataclass
 from tensorlang.ir.affine import affine
-from tensorlang.ir.expr import Buffer, Call, Const, Expr, Load, variables, walk
+from tensorlang.ir.expr import Binary, Buffer, Call, Const, Expr, Load, variables, walk
 from tensorlang.ir.overflow import exact_value
 from tensorlang.ir.stmt import AtomicUpdate, CallMachine, For, If, Let, LoopKind, Stmt, Store, children
 from tensorlang.profiling.regions import Region
@@ -106,9 +106,11 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Operations, what they cost in additions, those of them in vectors, dtypes of arrays, and accesses of these.
+    """Operations, what they cost, those of them in vectors, dtypes of arrays, and accesses of these.
 
-    The arrays of registers are left out. `streamed` are arrays that are written past the caches.
+    A multiply-add costs 2, and so does a multiplication alone. Additions, which cost 1, have units of their own on some
+    CPUs: they count where there are more of them. The arrays of registers are left out. `streamed` are arrays that are
+    written past the caches.
     """
 
     operations: float
@@ -204,13 +206,14 @@ def work_of(region: Region, sizes: Mapping[str, int], streamed: tuple[str, ...] 
     runs = Runs.of(sizes, wanted_by(region.body, region.around))
     for around in region.around:
         runs, loops = _inside(around, runs, loops)
-    total, cost, vectors, kinds = 0.0, 0.0, 0.0, dict[str, None]()
+    total, products, calls, vectors, kinds = 0.0, 0.0, 0.0, 0.0, dict[str, None]()
     accesses: dict[tuple[str, tuple[Expr, ...], bool], Access] = {}  # one load for all that read an element
     for stmt in region.body:
         for inner, within, count in _innermost(stmt, runs, loops):
             done = count * operations(inner.value)
             total += done
-            cost += done + count * (CALL_COST - 1) * sum(isinstance(node, Call) for node in walk(inner.value))
+            products += count * _products(inner.value)
+            calls += count * sum(isinstance(node, Call) for node in walk(inner.value))
             vectors += done if any(loop.kind is LoopKind.VECTORIZED for loop in within) else 0.0
             for access in _accesses(inner, within, count):
                 if access.buffer.scope == "global" and access.index:
@@ -218,6 +221,7 @@ def work_of(region: Region, sizes: Mapping[str, int], streamed: tuple[str, ...] 
                     key = access.buffer.name, access.index, access.is_store
                     if key not in accesses or len(accesses[key].loops) < len(within):
                         accesses[key] = _sized(access, sizes)
+    cost = max(2 * products, total - products - calls) + CALL_COST * calls
     return Work(total, cost, vectors, tuple(kinds), tuple(accesses.values()), streamed)
 
 
@@ -247,6 +251,12 @@ def _innermost(stmt: Stmt, runs: Runs, loops: _Loops) -> Iterator[tuple[Store | 
         case _:
             for child in children(stmt):
                 yield from _innermost(child, runs, loops)
+
+
+def _products(value: Expr) -> int:
+    """Multiplications and divisions of elements."""
+    nodes = [node for node in walk(value) if isinstance(node, Binary) and node.op in ("mul", "div")]
+    return sum(operations(node) > 0 for node in nodes)
 
 
 def _accesses(stmt: Store | AtomicUpdate, loops: _Loops, count: float) -> Iterator[Access]:

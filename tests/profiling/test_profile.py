@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tensorlang import te, topi
 from tensorlang.cli.main import tensorlang as command
 from tensorlang.errors import ArgumentError, TargetError
 from tensorlang.profiling import Machine, Profile, machine, profile
+from tensorlang.profiling.counters import Counters
 from tensorlang.runtime.executable import Executable
 from tensorlang.schedule import Schedule
 from tensorlang.target.detect import host_cpu
@@ -279,6 +281,19 @@ def test_a_kernel_shows_the_roofline_of_its_last_profile(monkeypatch: pytest.Mon
     assert found.roofline in f._repr_html_() and found.roofline.count("<circle") == 3
     nothing, out = row(256, lambda i: x[i])
     assert profile(built(nothing, [x, out]), arrays(x, out), machine=known()).roofline == ""
+
+
+def test_counters_are_shown_in_all_forms(monkeypatch: pytest.MonkeyPatch) -> None:
+    room = import_module("tensorlang.profiling.profile")
+    monkeypatch.setattr(room, "counted", lambda run: Counters({"cycles": 4e6, "instructions": 1e7}, "no more"))
+    s, out = row(N, lambda i: x[i] + 1)
+    found = profile(built(s, [x, out]), arrays(x, out), repeat=1, machine=known())
+    line = "counters: 4e+06 cycles, 1e+07 instructions, 2.50 instructions a cycle, no others: no more"
+    assert line in str(found) and line in found._repr_html_()
+    data = found.to_json()
+    assert data["counters"] == {"cycles": 4e6, "instructions": 1e7} and data["not counted"] == "no more"
+    (whole,) = [event for event in found.trace["traceEvents"] if event["ph"] == "X"]
+    assert whole["args"]["cycles"] == 4e6
 
 
 def test_profiles_are_values() -> None:

@@ -94,6 +94,24 @@ def test_sums_of_a_tile_stay_in_registers() -> None:
     assert loaded(1024) >= 1.5 * arrays
 
 
+@pytest.mark.parametrize(
+    ("value", "operations", "cost"),
+    [
+        (lambda x: x * x + 1, 2, 2),
+        (lambda x: x * x, 1, 2),
+        (lambda x: (x - 1) * (x - 1) + x, 4, 3),
+        (lambda x: x + 1 + x, 2, 2),
+        (lambda x: te.exp(x) + 1, 2, 13),
+        (lambda x: te.exp(x * x), 2, 14),
+    ],
+)
+def test_additions_may_have_units_of_their_own(value: Any, operations: int, cost: int) -> None:
+    x = te.placeholder((N,), name="x")
+    out = te.compute((N,), lambda i: value(x[i]), name="out")
+    (work,) = works(te.create_schedule(out.op), [x, out])
+    assert work.operations == operations * N and work.cost == cost * N
+
+
 def test_loads_and_stores_are_done_at_once() -> None:
     (work,) = works(*copy(N))
     assert work.loaded(REGISTERS) == 4 * N and work.touched == 8 * N
