@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from rich.console import Console
 
 import tensorlang
 from benchmarks.__main__ import main
-from benchmarks.gpu import command, conformance, device, jobs, schedules, tables, workloads
+from benchmarks.gpu import command, conformance, device, jobs, lost_device, schedules, tables, workloads
 from benchmarks.gpu.compiled import Resources, resources
 from benchmarks.gpu.conformance import Checked
 from benchmarks.gpu.contest import LEAST_ROUNDS, ROUNDS, Outcome, largest_error, measure
@@ -37,6 +38,7 @@ from benchmarks.gpu.schedules import (
 from benchmarks.gpu.worker import Failed, Worker
 from benchmarks.gpu.workloads import COPY, WORKLOADS, Workload
 from tensorlang import nd
+from tensorlang.errors import KernelError
 from tensorlang.ir import threads
 from tensorlang.target.cuda import nvrtc, runtime
 from tensorlang.testing.check import check_schedule
@@ -389,9 +391,30 @@ def test_tests_that_come_too_late_are_a_problem(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "test_it.py").write_text(program, encoding="utf-8")
     monkeypatch.setattr(conformance, "ROOT", tmp_path)
     monkeypatch.setattr(conformance, "_TEST_SHARE", 0.05)
+    monkeypatch.setattr(conformance, "_MOST_PROCESSES", 1)  # several would run both at once
     found = conformance.check("it", ("test_it.py",), "", 60)
     assert (found.passed, found.skipped) == (1, 1)
     assert found.problem == "1 tests were not begun within 3 s" and not found.good
+
+
+@pytest.mark.parametrize(
+    ("error", "worker", "ends"),
+    [
+        (KernelError("k stopped: an address (700). The device context is lost, and"), True, True),
+        (KernelError("k stopped: an address (700). The device context is lost, and"), False, False),
+        (KernelError("k: index 9 is out of range"), True, False),
+        (AssertionError("device context is lost"), True, False),
+    ],
+)
+def test_only_a_process_that_has_lost_its_device_is_ended(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, worker: bool, ends: bool
+) -> None:
+    codes: list[int] = []
+    monkeypatch.setattr("os._exit", codes.append)
+    node: Any = SimpleNamespace(nodeid="a", config=SimpleNamespace(**({"workerinput": {}} if worker else {})))
+    call: Any = SimpleNamespace(excinfo=SimpleNamespace(value=error))
+    lost_device.pytest_exception_interact(call, node)
+    assert bool(codes) == ends
 
 
 @pytest.mark.parametrize("on_gpu", [True, False])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
+from benchmarks.gpu import lost_device
 from benchmarks.gpu.time_limit import NO_TIME, PLUGIN
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,6 +31,8 @@ WITHOUT = ("tests/conformance/test_device_kernels.py", "tests/target/opencl")
 _LONGEST_REASON = 300
 _TEST_SHARE = 0.9
 """Of the time, that is over when the last test begins."""
+_MOST_PROCESSES = 8
+"""Of pytest-xdist, where it is installed: each has a context on the device, of about half a gigabyte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,7 @@ def check(name: str, paths: Sequence[str], marks: str, seconds: float) -> Checke
             "no:cacheprovider",
             f"--junitxml={report}",
             *("-p", PLUGIN, f"--time-limit={_TEST_SHARE * seconds}"),
+            *_together(),
             *(["-m", marks] if marks else []),
         ]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
@@ -77,6 +82,14 @@ def check(name: str, paths: Sequence[str], marks: str, seconds: float) -> Checke
         if not report.exists():
             return Checked(name, problem=(done.stderr or done.stdout).strip()[-_LONGEST_REASON:])
         return _read(name, ElementTree.parse(report).getroot(), seconds)
+
+
+def _together() -> list[str]:
+    """Options of pytest for several processes; one that has lost its device is ended, and replaced."""
+    count = min(_MOST_PROCESSES, os.cpu_count() or 1)
+    if count == 1 or importlib.util.find_spec("xdist") is None:
+        return []
+    return ["-p", lost_device.PLUGIN, f"-n{count}", "--dist=worksteal", "--max-worker-restart=100"]
 
 
 def _read(name: str, root: ElementTree.Element, limit: float) -> Checked:

@@ -155,7 +155,7 @@ def _copied(s: Schedule, copy: str, host: Stage, place: Axis, threads: Threads) 
     width = extent_of(s.program.buffers[copy].shape[-1]) or 0
     if not _is_swizzled(width):
         s[copy].storage_align(row, 2 * _CHUNK, _CHUNK)
-    copied_together(s[copy], (row, column), threads, _CHUNK, wide=True)
+    copied_together(s[copy], (row, column), threads, _CHUNK)
     if _is_swizzled(width):
         s[copy].swizzle()
 

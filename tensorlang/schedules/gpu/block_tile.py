@@ -159,19 +159,13 @@ def compact(stage: Stage, sides: Mapping[int, Side]) -> dict[int, tuple[int, ...
     return places
 
 
-def copied_together(stage: Stage, order: Sequence[Axis], threads: Threads, lanes: int, wide: bool) -> None:
-    """Let all threads of a block copy a tile, `lanes` neighbours at a time along the last of `order`.
-
-    `wide`: whether they are neighbours in the copy too, so that they can be stored at once.
-    """
+def copied_together(stage: Stage, order: Sequence[Axis], threads: Threads, lanes: int) -> None:
+    """Let all threads of a block copy a tile, `lanes` neighbours at a time along the last of `order`."""
     stage.reorder(*order)
     fused = stage.fuse(*order) if len(order) > 1 else order[0]
     if lanes > 1:
         fused, vector = stage.split(fused, factor=lanes)
-        if wide:
-            stage.vectorize(vector)
-        else:
-            stage.unroll(vector)
+        stage.vectorize(vector)
     for extent, tag in zip(threads.extents, THREADS, strict=True):
         fused, thread = stage.split(fused, factor=extent)
         stage.bind(thread, tag)

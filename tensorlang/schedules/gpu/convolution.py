@@ -124,7 +124,7 @@ def schedule_conv2d(room: Room, anchor: Anchor) -> None:
         if copy == weights and not moved:
             count = tile.channels.extent * tile.depth * prod(windows_of(conv).kernel)
             lanes = lanes_of_copy(count, threads.count, bits, extent_of(source.shape[-1]))
-        copied_together(s[copy], [s[copy].op.axis[d] for d in order], threads, lanes, wide=True)
+        copied_together(s[copy], [s[copy].op.axis[d] for d in order], threads, lanes)
         stages = min(tile.stages, extent_of(step.extent) or tile.stages)
         if stages > 1:
             s[copy].pipeline(stages)

@@ -136,12 +136,13 @@ def filled(
     """
     term, *places = copy.op.axis[-3 if panels else -2 :]
     bits = dtypes.info(source.dtype).bits
-    lanes = lanes_of_copy(side.extent * tile.depth, threads.count, bits, extent_of(source.shape[-1]))
     if transposed:
         copy.storage_align(term, side.extent, _PAD)
     stages = min(tile.stages, steps or tile.stages)
     ahead = stages > 1 and not (transposed and bits < LEAST_COPY)
     order = [*places, term] if transposed else [term, *places]
-    copied_together(copy, order, threads, lanes, wide=not (transposed and ahead))
+    lanes = lanes_of_copy(side.extent * tile.depth, threads.count, bits, extent_of(source.shape[-1]))
+    # Asynchronous copies of elements: neighbouring threads take neighbouring ones, so that a warp asks for few lines.
+    copied_together(copy, order, threads, 1 if transposed and ahead else lanes)
     if ahead:
         copy.pipeline(stages)

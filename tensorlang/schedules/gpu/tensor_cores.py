@@ -149,7 +149,7 @@ def schedule_fragments(
     for (copy, is_turned), lies_across in zip(copies.items(), across, strict=True):
         s[copy].compute_at(s[sums], loops.outer)
         order = s[copy].op.axis[-2:]
-        copied_together(s[copy], order[::-1] if is_turned else order, threads, 1 if is_turned else chunk, wide=True)
+        copied_together(s[copy], order[::-1] if is_turned else order, threads, 1 if is_turned else chunk)
         s[copy].swizzle(panels=lies_across and not held)
         if isinstance(tile.stages, Decision) or tile.stages > 1:
             s[copy].pipeline(tile.stages, tile.ahead)
