@@ -13,7 +13,7 @@ def random_bsr_matrix(
     """Return a random SciPy matrix of blocks `bs_r` by `bs_c`, at least `density` of whose elements are stored."""
     import scipy.sparse  # type: ignore[import-untyped]
 
-    if m % bs_r or n % bs_c:
+    if min(bs_r, bs_c) < 1 or m % bs_r or n % bs_c:
         raise ValueError(f"blocks of {bs_r} by {bs_c} do not divide a matrix of {m} by {n}")
     rng = np.random.default_rng(seed)
     rows, columns = m // bs_r, n // bs_c

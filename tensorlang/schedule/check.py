@@ -218,8 +218,9 @@ def too_complex(asked: str, what: str) -> TooComplex:
 
 
 def is_legal(state: ScheduleState) -> bool:
-    """True when `verify` accepts a state."""
+    """True when `verify` accepts a state; nothing is said of why."""
     try:
+        _check_depth(state)
         with isl.budget(config.get("budget")):
             return _fault(state) is None
     except (isl.BudgetExceeded, ScheduleError):  # what cannot even be derived

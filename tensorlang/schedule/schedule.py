@@ -19,7 +19,7 @@ from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.extract import check_bounds
 from tensorlang.polyhedral.written import check_written
 from tensorlang.schedule import primitives as p
-from tensorlang.schedule.check import too_complex, verify, within_budget
+from tensorlang.schedule.check import is_legal, too_complex, verify, within_budget
 from tensorlang.schedule.classic import Table
 from tensorlang.schedule.derive import ranges_in_place
 from tensorlang.schedule.examples import with_examples
@@ -340,12 +340,14 @@ class Schedule:
         before = self._state, self._trace
         try:
             change()
-            verify(self._state)
+            legal = is_legal(self._state)
         except ScheduleError:
+            legal = False
+        if legal:
+            self._attempted = self._state
+        else:
             self._state, self._trace = before
-            return False
-        self._attempted = self._state
-        return True
+        return legal
 
     def require_legal(self, asked: str) -> None:
         """Prove the current state legal; `asked` is what the error names when it is not."""

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tensorlang.errors import DefinitionError
-from tensorlang.ir.expr import Binary, Cast, Const, Expr, Select, Var, binary
+from tensorlang.ir.expr import Binary, Cast, Const, Expr, Select, Var, binary, cast, rewrite
+from tensorlang.ir.simplify import simplify
 from tensorlang.ir.traverse import distinct
 from tensorlang.location import caller
 from tensorlang.te.axis import Axis
@@ -15,33 +16,50 @@ from tensorlang.te.operation import Read
 
 def limited(
     axes: Sequence[Axis], sources: Sequence[Expr], is_whole: bool = True
-) -> tuple[tuple[Axis, ...], list[Expr]]:
-    """The axes with extents that are known before a kernel runs, and what says where those of data end.
+) -> tuple[tuple[Axis, ...], list[Expr], list[Expr]]:
+    """The axes with extents that are known before a kernel runs, what says where those of data end, and what is wrong.
 
     An axis of data that is added to an index has at most one round more than the dimension that it indexes: the round
     behind the last reads outside, which a kernel tells. Only what every round reads tells so; where not all are made
-    (not `is_whole`), nothing is taken from the axis. DefinitionError where it is added to no such index.
+    (not `is_whole`), nothing is taken from the axis, and what is added must not be below 0, which is what is wrong:
+    all rounds are to be made then, of which the first reads outside. DefinitionError where an axis is added to no such
+    index.
     """
-    ends = {axis.name: axis.lower + axis.extent for axis in axes if _is_of_data(axis)}
+    ends = {axis.name: axis.lower + _wide(axis.extent) for axis in axes if _is_of_data(axis)}
+    places = {axis.name: _indexed(axis, sources, is_whole) for axis in axes if axis.name in ends}
     found = tuple(
-        replace(axis, extent=_longest(axis, sources, is_whole) + 1, declared=axis) if axis.name in ends else axis
-        for axis in axes
+        replace(axis, extent=places[axis.name][1] + 1, declared=axis) if axis.name in ends else axis for axis in axes
     )
-    return found, [binary("lt", axis.var, ends[axis.name]) for axis in found if axis.name in ends]
+    begins = [_without(places[axis.name][0], axis.var) for axis in axes if axis.name in ends]
+    below = [binary("lt", begin, Const(0, begin.dtype)) for begin in begins if not isinstance(begin, Const)]
+    return found, [binary("lt", axis.var, ends[axis.name]) for axis in found if axis.name in ends], below
 
 
 def _is_of_data(axis: Axis) -> bool:
     return any(isinstance(node, Read) for node in distinct(axis.extent))
 
 
-def _longest(axis: Axis, sources: Sequence[Expr], is_whole: bool) -> Expr:
-    """The extent of a dimension that is indexed by the axis and what is added to it, in every round."""
+def _wide(extent: Expr) -> Expr:
+    """An extent in 64 bits: a difference of data that lie does not wrap to a small one."""
+    match extent:
+        case Binary(op="add" | "sub" | "mul" as op, a=a, b=b):
+            return binary(op, _wide(a), _wide(b))
+    return cast(extent, "int64")
+
+
+def _without(place: Expr, var: Var) -> Expr:
+    """The index of the first round."""
+    return simplify(rewrite(place, lambda node: Const(0, var.dtype) if node is var else None))
+
+
+def _indexed(axis: Axis, sources: Sequence[Expr], is_whole: bool) -> tuple[Expr, Expr]:
+    """An index to which the axis is added in every round, and the extent of the dimension."""
     for source in sources:
         for node in _always(source):
             if isinstance(node, Read):
                 for place, extent in zip(node.index, node.tensor.shape, strict=True):
                     if _is_shifted(place, axis.var, is_whole):
-                        return extent
+                        return place, extent
     raise DefinitionError(
         f"the upper bound of reduce axis {axis.name} must not read a tensor, got {axis.extent}, unless the axis is "
         f"added to an index of what every round reads, as in A[begin + {axis.name}]; sizes are known before a kernel "

@@ -112,7 +112,7 @@ def _reduce(reducer: Reducer, sources: tuple[Expr, ...], axis: Any, where: Any, 
     _check_axes(reducer.name, axes)
     axes, renamed = _apart(axes)
     sources = tuple(rewrite(source, renamed) for source in sources)
-    axes, ends = limited(axes, sources, is_whole=where is None)
+    axes, ends, below = limited(axes, sources, is_whole=where is None)
     sources = tuple(rewrite(source, _own_variables(axes)) for source in sources)
     for source in sources:
         if any(isinstance(node, Reduce) for node in distinct(source)):
@@ -125,8 +125,9 @@ def _reduce(reducer: Reducer, sources: tuple[Expr, ...], axis: Any, where: Any, 
     if condition is not None and condition.dtype != "bool":
         raise DefinitionError(f"where= of {reducer.name} must be a condition, got {condition}", caller())
     if ends:
-        wanted = ends if condition is None else [*ends, rewrite(condition, _own_variables(axes))]
-        condition = reduce(partial(binary, "and"), wanted)
+        if condition is not None:
+            ends.append(rewrite(reduce(partial(binary, "or"), below, condition), _own_variables(axes)))
+        condition = reduce(partial(binary, "and"), ends)
     start = () if init is None else _start(reducer, sources, init, {a.name for a in axes})
     return tuple(Reduce(reducer, sources, axes, condition, n, source.dtype, start) for n, source in enumerate(sources))
 

@@ -127,6 +127,7 @@ def transposed(
     if any(m >= s for m, s in zip(more, steps, strict=True)):
         raise DefinitionError(f"{operator}: output_padding {more} is less than the stride, {steps}")
     over = [Phases(*numbers) for numbers in zip(kernel, steps, before, after, more, strict=True)]
+    check_results(operator, data, over)
     return spread(operator, data, weight, over, groups, out_dtype)
 
 
@@ -193,6 +194,16 @@ class Phases:
     def weight(self, phase: Expr, tap: Expr) -> Expr:
         """The place of a weight, beyond the last one where the phase has none; data come first to last."""
         return phase + (self.taps - 1 - tap) * self.stride
+
+
+def check_results(operator: str, data: Tensor, over: Sequence[Phases]) -> None:
+    """DefinitionError where all results along an axis of data that has elements are cut off."""
+    known = [(extent_of(n), extent_of(w.count(n))) for n, w in zip(data.shape[2:], over, strict=True)]
+    if any(extent and count is not None and count < 1 for extent, count in known):
+        sizes = ", ".join(str(count) for _, count in known)
+        raise DefinitionError(
+            f"{operator}: the padding leaves no result of {data}, ({sizes}) along its axes; cut off less"
+        )
 
 
 def _by_phases(name: str, weight: Tensor, over: Sequence[Phases], groups: int) -> Tensor:

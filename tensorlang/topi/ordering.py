@@ -1,8 +1,7 @@
 """Places of elements in order: a radix sort of keys whose order as unsigned integers is that of the elements.
 
 Elements are counted and moved by some bits of their keys after others, the lowest first, as often whatever they are.
-Where few are wanted, only those are sorted that may be among them: those up to the last of as many first ones among the
-least keys of groups.
+Where few are wanted, those are found first, and only they are sorted.
 """
 
 from __future__ import annotations
@@ -16,18 +15,15 @@ from tensorlang.errors import DefinitionError
 from tensorlang.ir import intrinsics
 from tensorlang.ir.expr import Expr, binary, cast, select
 from tensorlang.te.axis import extent_of
-from tensorlang.te.branches import BRANCH
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.axes import within
 
 _cast: Any = te.cast  # of numbers and of expressions
 _GROUPS = (64, 32, 16, 8)
 _FEW = 2
-"""Groups are so many times the elements that are wanted, at least."""
+"""Where so many times the elements that are wanted are there, or more, they are found first, and then sorted."""
 _LEAST = 2048
 """Elements from which on these are found first."""
-_ROOM = 2, 64
-"""Room for those that may be wanted: so many times those that are, and some more. Else all are sorted."""
 _DIGITS = (128, 4), (4096, 8)
 """Bits by which fewer keys than so many are counted and moved at once, and those of more."""
 _MOST_DIGITS = 11
@@ -48,72 +44,122 @@ def places_in_order(data: Tensor, axis: int, descending: bool, wanted: int, name
     their order, 0 and -0 are equal, and what is not a number is above all numbers, as NumPy and PyTorch have it.
     """
     extent = shape_of(data)[axis]
-    group = next((n for n in _GROUPS if extent >= _FEW * wanted * n), 1) if extent >= _LEAST and wanted else 1
+    if extent < _LEAST or not 0 < _FEW * wanted <= extent:
+        return _sorted(_keys(data, axis, descending, 1, f"{name}_keys"), wanted, f"{name}_places")
+    group = next((n for n in _GROUPS if extent >= _FEW * wanted * n), 1)
     keys = _keys(data, axis, descending, group, f"{name}_keys")
-    if group == 1:
-        return _sorted(keys, wanted, f"{name}_places")
-    return _first(keys, extent, wanted, group, name)
+    return _first(keys, wanted, group, name)
 
 
-def _first(keys: Tensor, extent: int, wanted: int, group: int, name: str) -> Tensor:
-    """Places of the first keys: none of them is above the last of as many first ones of the least keys of groups."""
+def _first(keys: Tensor, wanted: int, group: int, name: str) -> Tensor:
+    """Places of the first keys: those are found first, in the order of their places, and then sorted.
+
+    The last of as many first ones among the least keys of groups is a limit: what is above it is not wanted.
+    """
     outer, inner, padded = shape_of(keys)
-    k, b, a, i = (te.reduce_axis((0, n), word) for n, word in ((group, "k"), (outer, "b"), (inner, "a"), (padded, "i")))
-    groups = padded // group
+    k, groups = te.reduce_axis((0, group), "k"), padded // group
     least: Tensor = te.compute(
         (outer, inner, groups), lambda b, a, g: te.min(keys(b, a, g * group + k.var), axis=k), name=f"{name}_least"
     )
-    order = _sorted(least, wanted, f"{name}_groups")
-    limit: Tensor = te.compute(
-        (outer, inner), lambda b, a: least(b, a, within(order(b, a, wanted - 1), groups)), name=f"{name}_limit"
+    all_groups: Tensor = te.compute((outer, inner), lambda b, a: te.const(groups, "int32"), name=f"{name}_groups")
+    limit = _last_wanted(least, all_groups, wanted, f"{name}_limit")
+    key, place, counts = _up_to(keys, least, limit, f"{name}_up_to")
+    last = _last_wanted(key, counts, wanted, f"{name}_last")
+    found = _those_wanted(key, place, counts, last, wanted, f"{name}_found")
+    few: Tensor = te.compute(
+        (outer, inner, wanted), lambda b, a, j: keys(b, a, within(found(b, a, j), padded)), name=f"{name}_few"
     )
-    room = min(padded, _ROOM[0] * wanted + _ROOM[1])
-    one = te.const(1, "int32")
-    counts: Tensor = te.compute(
-        (outer, inner),
-        lambda b, a: te.sum(one, axis=i, where=binary("le", keys(b, a, i.var), limit(b, a))),
-        name=f"{name}_counts",
-    )
-    most: Tensor = te.compute((), lambda: te.max(counts(b.var, a.var), axis=[b, a]), name=f"{name}_most")
-    fits: Tensor = te.compute((), lambda: binary("le", most(), te.const(room, "int32")), name=f"{name}_fits")
-    taken = _up_to(keys, limit, room, f"{name}_taken")
-    chosen: Tensor = te.compute(
-        (outer, inner, room),
-        lambda b, a, j: select(
-            binary("lt", j, counts(b, a)), keys(b, a, within(taken(b, a, j), padded)), ~te.const(0, keys.dtype)
-        ),
-        name=f"{name}_chosen",
-    )
-    own = _sorted(chosen, wanted, f"{name}_few")
-    whole = _sorted(keys, wanted, f"{name}_whole")
+    order = _sorted(few, wanted, f"{name}_order")
     made: Tensor = te.compute(
-        (outer, inner, wanted),
-        lambda b, a, j: select(fits(), taken(b, a, within(own(b, a, j), room)), whole(b, a, j)),
-        name=f"{name}_places",
-        tag=BRANCH,  # all are sorted only where it is needed
+        (outer, inner, wanted), lambda b, a, j: found(b, a, within(order(b, a, j), wanted)), name=f"{name}_places"
     )
     return made
 
 
-def _up_to(keys: Tensor, limit: Tensor, room: int, name: str) -> Tensor:
-    """Places of keys up to a limit, as many as there is room for, the first ones in front; 0 behind them."""
+def _last_wanted(keys: Tensor, counts: Tensor, wanted: int, name: str) -> Tensor:
+    """The last of as many first ones among so many keys in front: bit by bit, by counting what is below."""
     outer, inner, extent = shape_of(keys)
+    dtype, bits = keys.dtype, dtypes.info(keys.dtype).bits
 
-    def in_front(keys, limit):  # type: ignore[no-untyped-def]
-        made = te.output_tensor((outer, inner, room), "int32")
+    def last_of_first_ones(keys, counts):  # type: ignore[no-untyped-def]
+        last = te.output_tensor((outer, inner), dtype)
         for b in range(outer):
             for a in range(inner):
-                left = te.allocate((1,), "int32", "local")
-                left[0] = 0
-                for j in range(room):
-                    made[b, a, j] = 0
+                last[b, a] = _cast(0, dtype)
+                for s in range(bits):
+                    tried = last[b, a] | (_cast(1, dtype) << (bits - 1 - s))
+                    below = 0
+                    for i in range(extent):
+                        if i < counts[b, a]:
+                            below = below + _cast(keys[b, a, i] < tried, "int32")
+                    if below < wanted:
+                        last[b, a] = tried
+        return last
+
+    found = te.hybrid.script(name=name)(last_of_first_ones)(keys, counts)
+    assert isinstance(found, Tensor)
+    return found
+
+
+def _up_to(keys: Tensor, least: Tensor, limit: Tensor, name: str) -> Sequence[Tensor]:
+    """Keys up to a limit in front, their places, and how many these are; groups that have none are passed over."""
+    outer, inner, extent = shape_of(keys)
+    groups, dtype = shape_of(least)[2], keys.dtype
+    group = extent // groups
+
+    def in_front(keys, least, limit):  # type: ignore[no-untyped-def]
+        key = te.output_tensor((outer, inner, extent), dtype)
+        place = te.output_tensor((outer, inner, extent), "int32")
+        count = te.output_tensor((outer, inner), "int32")
+        for b in range(outer):
+            for a in range(inner):
+                chosen = te.allocate((groups,), "int32", "local")
+                few = 0
+                for g in range(groups):
+                    chosen[min(max(few, 0), groups - 1)] = g
+                    few = few + _cast(least[b, a, g] <= limit[b, a], "int32")
+                left = 0
+                for c in range(groups):
+                    if c < few:
+                        for k in range(group):
+                            i = min(max(chosen[c], 0), groups - 1) * group + k
+                            at = min(max(left, 0), extent - 1)
+                            key[b, a, at] = keys[b, a, i]
+                            place[b, a, at] = i
+                            left = left + _cast(keys[b, a, i] <= limit[b, a], "int32")
+                count[b, a] = left
+        return key, place, count
+
+    found: Any = te.hybrid.script(name=name)(in_front)(keys, least, limit)
+    return list(found)
+
+
+def _those_wanted(key: Tensor, place: Tensor, counts: Tensor, last: Tensor, wanted: int, name: str) -> Tensor:
+    """The places of the first keys among so many in front: all below the last, and the first that equal it.
+
+    There is one more place, which means nothing.
+    """
+    outer, inner, extent = shape_of(key)
+
+    def first_ones(key, place, counts, last):  # type: ignore[no-untyped-def]
+        made = te.output_tensor((outer, inner, wanted + 1), "int32")
+        for b in range(outer):
+            for a in range(inner):
+                below = 0
                 for i in range(extent):
-                    if keys[b, a, i] <= limit[b, a]:
-                        made[b, a, min(max(left[0], 0), room - 1)] = i
-                        left[0] = left[0] + 1
+                    if i < counts[b, a]:
+                        below = below + _cast(key[b, a, i] < last[b, a], "int32")
+                ties = wanted - below
+                taken = 0
+                for i in range(extent):
+                    if i < counts[b, a]:
+                        made[b, a, min(max(taken, 0), wanted)] = place[b, a, i]
+                        equal = _cast(key[b, a, i] == last[b, a], "int32") & _cast(ties > 0, "int32")
+                        ties = ties - equal
+                        taken = taken + (_cast(key[b, a, i] < last[b, a], "int32") | equal)
         return made
 
-    found = te.hybrid.script(name=name)(in_front)(keys, limit)
+    found = te.hybrid.script(name=name)(first_ones)(key, place, counts, last)
     assert isinstance(found, Tensor)
     return found
 

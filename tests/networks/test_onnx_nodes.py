@@ -170,6 +170,9 @@ def test_a_backend_of_the_onnx_package() -> None:
 
 
 def test_old_and_strange_models() -> None:
+    cut = node("ConvTranspose", "x w", "y", pads=[3, 3])
+    with pytest.raises(DefinitionError, match=r"the padding leaves no result of .*, \(0\) along its axes"):
+        from_onnx(model([cut], {"x": (1, 1, 4)}, "y", {"w": drawn(1, 1, 3)}))
     old = model([node("Add", "x y", "z", axis=0, broadcast=1)], {"x": (2, 3), "y": (2,)}, "z", opset=6)
     made = compile_network(from_onnx(old), "interpreter")(drawn(2, 3), drawn(2, seed=1))
     np.testing.assert_array_equal(made, drawn(2, 3) + drawn(2, seed=1)[:, None])

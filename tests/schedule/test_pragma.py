@@ -97,6 +97,39 @@ def test_threads_take_turns() -> None:
             np.testing.assert_array_equal(found, np.tril(values, -1).sum(axis=1))
 
 
+def test_sums_in_a_script_are_made_of_vectors() -> None:
+    def sums(a):  # type: ignore[no-untyped-def]
+        total = te.output_tensor((1,), "int32")
+        scaled = te.output_tensor((1,), "float32")
+        doubled = te.output_tensor((100,), "int32")
+        total[0] = 0
+        scaled[0] = te.cast(0, "float32")
+        for i in range(100):
+            total[0] = total[0] + a[i]
+        for j in range(100):
+            scaled[0] = scaled[0] + te.cast(a[j], "float32")
+        for k in range(100):
+            doubled[k] = a[k] * 2
+        return total, scaled, doubled
+
+    a = te.placeholder((100,), "int32", name="a")
+    outputs = te.hybrid.script(name="sums")(sums)(a)
+    strict = te.create_schedule(outputs[0].op, strict=True)
+    strict["sums"].pragma("i", "reduce_tree")
+    with pytest.raises(BadArgument, match="changes the order of floating-point updates of sums"):
+        strict["sums"].pragma("j", "reduce_tree")
+    s = te.create_schedule(outputs[0].op)
+    with pytest.raises(BadArgument, match="reduce_tree needs a sum, and loop k of sums has none"):
+        s["sums"].pragma("k", "reduce_tree")
+    s["sums"].pragma("i", "reduce_tree")
+    s["sums"].pragma("j", "reduce_tree")
+    kernel, values = build(s, [a, *outputs]), np.arange(100, dtype=np.int32) - 37
+    found, product, twice = np.zeros(1, np.int32), np.zeros(1, np.float32), np.zeros(100, np.int32)
+    kernel(values, found, product, twice)
+    assert (found[0], product[0], twice[9]) == (values.sum(), values.sum(), 2 * values[9])
+    assert kernel.source("ll").count("load <") > 2
+
+
 def test_full_tiles_apart() -> None:
     s, args, b = blocks(te.var("n"))
     i_o, _ = s[b].split("i", factor=4)

@@ -11,6 +11,7 @@ import pytest
 
 import tensorlang
 from tensorlang import te, topi
+from tensorlang.classic.sparse_data import random_bsr_matrix
 from tensorlang.errors import DefinitionError, KernelError
 from tests.device_targets import on_cuda, on_opencl
 from tests.topi.calls import Call, check, floats, ran
@@ -179,3 +180,8 @@ def test_what_makes_no_sense_is_refused(name: str) -> None:
     call, message = REFUSED[name]
     with pytest.raises(DefinitionError, match=message):
         call()
+
+
+def test_blocks_without_elements_are_refused() -> None:
+    with pytest.raises(ValueError, match="blocks of 0 by 1 do not divide a matrix of 4 by 4"):
+        random_bsr_matrix(4, 4, 0, 1, 0.5)

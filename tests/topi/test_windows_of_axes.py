@@ -192,6 +192,7 @@ def test_half_precision_is_added_up_in_single() -> None:
         (lambda x, w: topi.conv1d_ncw(x, w, padding="FULL"), "padding is VALID, SAME or numbers"),
         (lambda x, w: topi.conv1d_ncw(x, w, (1, 2)), "stride is a number of at least 1, or 1 of them"),
         (lambda x, w: topi.conv1d_transpose_ncw(x, w, 1, 0, None, 1), "is less than the stride"),
+        (lambda x, w: topi.conv1d_transpose_ncw(x, w, 1, 6), "the padding leaves no result of .*, \\(-1\\) along"),
         (lambda x, w: topi.pool1d(x, 2, layout="NHW"), "a layout of the letters NCW"),
         (lambda x, w: topi.adaptive_pool1d(x, 2, "sum"), "pool_type is max or avg"),
     ],

@@ -124,9 +124,9 @@ def _inputs(cell: _Cell, direction: _Direction, weight: Array, bias: Array | Non
     return made
 
 
-def _laid(cell: _Cell, recurrent: Array) -> Array:
-    """The weights of the state: [element of the state, gate, element]."""
-    return np.ascontiguousarray(recurrent.reshape(cell.gates, cell.hidden, cell.hidden).transpose(2, 0, 1))
+def _by_gates(cell: _Cell, recurrent: Array) -> Array:
+    """The weights of the state: [gate, element, element of the state]."""
+    return recurrent.reshape(cell.gates, cell.hidden, cell.hidden)
 
 
 def _product(cell: _Cell, factor: Tensor, back: int, weights: Array, gates: slice, name: str) -> Gated:
@@ -134,20 +134,20 @@ def _product(cell: _Cell, factor: Tensor, back: int, weights: Array, gates: slic
 
     A scan has the sum over all gates of its weights, in which those that are wanted are read.
     """
-    node, taken = cell.node, weights[:, gates]
-    count = taken.shape[1]
+    node, taken = cell.node, weights[gates]
+    count = len(taken)
     if cell.is_step:
-        held = node.weights.tensor(np.ascontiguousarray(taken.reshape(cell.hidden, count * cell.hidden)))
+        held = node.weights.tensor(np.ascontiguousarray(taken.reshape(count * cell.hidden, cell.hidden).T))
         product = topi.matmul(reshaped(factor, (cell.batch, cell.hidden), f"{name}_state"), held, name=name)
         return lambda t, b, g, j: product(b, j + g * cell.hidden)
-    k, held = te.reduce_axis((0, cell.hidden), "k"), node.weights.tensor(weights)
+    k, held = te.reduce_axis((0, cell.hidden), "k"), node.weights.tensor(np.ascontiguousarray(weights))
     first = gates.start or 0
-    made: Tensor = te.compute(
-        (*cell.states[:2], count, cell.hidden),
-        lambda t, b, g, j: te.sum(factor(t - back, b, k) * held(k, g + first, j), axis=k),
+    made: Tensor = te.compute(  # rows of weights lie along memory, and are read once for the whole batch
+        (cell.states[0], count, cell.hidden, cell.batch),
+        lambda t, g, j, b: te.sum(factor(t - back, b, k) * held(g + first, j, k), axis=k),
         name=name,
     )
-    return made
+    return lambda t, b, g, j: made(t, g, j, b)
 
 
 def _lstm(node: Node) -> tuple[Value, ...]:
@@ -167,7 +167,7 @@ def _lstm_states(
     inputs, back = _inputs(cell, direction, weight, bias), cell.back
     starts = [cell.start(5, direction, f"{name}_h0"), cell.start(6, direction, f"{name}_c0")]
     state, memory = cell.before(starts[0], f"{name}_state"), cell.before(starts[1], f"{name}_memory")
-    products = _product(cell, state, back, _laid(cell, recurrent), slice(0, 4), f"{name}_gates")
+    products = _product(cell, state, back, _by_gates(cell, recurrent), slice(0, 4), f"{name}_gates")
 
     def gate(t: Expr, b: Expr, g: int, j: Expr) -> Expr:
         return products(t, b, g, j) + inputs(cell.place(t, direction) + b, j + g * cell.hidden)
@@ -202,10 +202,10 @@ def _gru_state(cell: _Cell, direction: _Direction, weight: Array, recurrent: Arr
     if not linear:
         ahead[2 * n :] += behind[2 * n :]
     last = node.weights.tensor(np.ascontiguousarray(behind[2 * n :]))
-    inputs, back, laid = _inputs(cell, direction, weight, ahead), cell.back, _laid(cell, recurrent)
+    inputs, back, held = _inputs(cell, direction, weight, ahead), cell.back, _by_gates(cell, recurrent)
     start = cell.start(5, direction, f"{name}_h0")
     state = cell.before(start, f"{name}_state")
-    products = _product(cell, state, back, laid, slice(0, 3 if linear else 2), f"{name}_gates")
+    products = _product(cell, state, back, held, slice(0, 3 if linear else 2), f"{name}_gates")
 
     def given(t: Expr, b: Expr, g: int, j: Expr) -> Expr:
         made: Expr = inputs(cell.place(t, direction) + b, j + g * n)
@@ -224,7 +224,7 @@ def _gru_state(cell: _Cell, direction: _Direction, weight: Array, recurrent: Arr
         reset = te.compute(
             cell.states, lambda t, b, j: te.sigmoid(gate(t, b, 1, j)) * state(t - back, b, j), name=f"{name}_reset"
         )
-        mixed = _product(cell, reset, 0, laid, slice(2, 3), f"{name}_mixed")
+        mixed = _product(cell, reset, 0, held, slice(2, 3), f"{name}_mixed")
 
         def candidate(t: Expr, b: Expr, j: Expr) -> Expr:
             return te.tanh(mixed(t, b, 0, j) + given(t, b, 2, j))
@@ -252,7 +252,7 @@ def _rnn_state(cell: _Cell, direction: _Direction, weight: Array, recurrent: Arr
     inputs, back = _inputs(cell, direction, weight, bias), cell.back
     start = cell.start(5, direction, f"{name}_h0")
     state = cell.before(start, f"{name}_state")
-    products = _product(cell, state, back, _laid(cell, recurrent), slice(0, 1), f"{name}_gates")
+    products = _product(cell, state, back, _by_gates(cell, recurrent), slice(0, 1), f"{name}_gates")
 
     def updated(t: Expr, b: Expr, j: Expr) -> Expr:
         return te.tanh(products(t, b, 0, j) + inputs(cell.place(t, direction) + b, j))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from tensorlang import te, topi
@@ -15,7 +16,7 @@ from tensorlang.networks.onnx.zeros import less, less_zero, scaled
 from tensorlang.networks.places import reshaped
 from tensorlang.networks.refusal import Unsupported
 from tensorlang.te.operation import Tensor
-from tensorlang.topi.convolution import Phases, spread
+from tensorlang.topi.convolution import Phases, check_results, spread
 
 
 def _sides(
@@ -190,6 +191,7 @@ def _conv_transpose(node: Node) -> Value:
     )
     sides = _transposed_sides(node, spatial, kernel, steps, gaps, extra)
     over = [Phases(*each) for each in zip(kernel, steps, sides[:dims], sides[dims:], extra, strict=True)]
+    check_results(node.op, data, [replace(w, kernel=(w.kernel - 1) * g + 1) for w, g in zip(over, gaps, strict=True)])
     if gaps == [1] * dims:
         made = spread(node.stage, data, weight, over, groups)
     else:

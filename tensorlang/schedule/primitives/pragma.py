@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from tensorlang import config, dtypes
@@ -13,11 +13,13 @@ from tensorlang.ir.loops import BLOCKS_PER_CORE, MOST_UNROLLED, REDUCE_TREE, STR
 from tensorlang.ir.stmt import LoopKind
 from tensorlang.ir.thread_tags import is_block
 from tensorlang.location import caller
+from tensorlang.polyhedral.ordered import sources
 from tensorlang.schedule.names import nearest
 from tensorlang.schedule.primitive import Outputs, Primitive, StageName, primitive, unnamed
 from tensorlang.schedule.relation import PartsRelation, SplitRelation
 from tensorlang.schedule.state import IMPORT_LLVM, NONTEMPORAL, PARTITION_HINT, ScheduleState
 from tensorlang.te.axis import AxisKind
+from tensorlang.te.operation import HybridOp
 
 Value = int | str | None
 
@@ -64,9 +66,8 @@ class Pragma(Primitive):
         current = state.stages[self.stage]
         kept = tuple(p for p in current.pragmas.get(axis, ()) if p[0] != self.pragma)
         pragmas = {**current.pragmas, axis: (*kept, (self.pragma, value))}
-        changed = (
-            self.pragma == REDUCE_TREE and _sums_floats(state, self.stage) and self.stage not in state.reassociated
-        )
+        is_tree = self.pragma == REDUCE_TREE and self.stage not in state.reassociated
+        changed = is_tree and _sums_floats(state, self.stage, axis)
         asked = state.with_stage(replace(current, pragmas=pragmas))
         return replace(asked, reassociated=(*state.reassociated, *([self.stage] if changed else []))), ()
 
@@ -130,9 +131,13 @@ def _blocks(state: ScheduleState, stage: str, axis: str, value: Value) -> int:
 
 
 def _tree(state: ScheduleState, stage: str, axis: str, value: Value) -> int:
-    if state.axis_kinds(stage)[axis] is not AxisKind.REDUCE:
+    op = state.program[stage]
+    if isinstance(op, HybridOp):
+        if not any(_summed(state, op, axis)):
+            raise BadArgument("", f"{REDUCE_TREE} needs a sum, and loop {axis} of {stage} has none")
+    elif state.axis_kinds(stage)[axis] is not AxisKind.REDUCE:
         raise BadArgument("", f"{REDUCE_TREE} needs a reduce axis, and {axis} of {stage} is spatial")
-    if state.strict and _sums_floats(state, stage):
+    if state.strict and _sums_floats(state, stage, axis):
         raise BadArgument(
             "",
             f"{REDUCE_TREE} changes the order of floating-point updates of {stage}, and the schedule is strict",
@@ -141,8 +146,19 @@ def _tree(state: ScheduleState, stage: str, axis: str, value: Value) -> int:
     return _flag(state, stage, axis, value)
 
 
-def _sums_floats(state: ScheduleState, stage: str) -> bool:
-    return any(dtypes.info(d).is_float for d in state.compute_op(stage).dtypes)
+def _summed(state: ScheduleState, op: HybridOp, axis: str) -> Iterator[str]:
+    """The dtypes of what the statements in a loop of a script add up, multiply, or take the least of."""
+    stage, found = state.stages[op.name], sources(op)
+    for name, path in stage.places.items():
+        source = found[stage.strands[name].source]
+        if axis in path and source.reducer:
+            yield source.store.buffer.dtype
+
+
+def _sums_floats(state: ScheduleState, stage: str, axis: str) -> bool:
+    op = state.program[stage]
+    summed = _summed(state, op, axis) if isinstance(op, HybridOp) else state.compute_op(stage).dtypes
+    return any(dtypes.info(dtype).is_float for dtype in summed)
 
 
 def _partition(state: ScheduleState, stage: str, axis: str, value: Value) -> int:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
+from math import prod
 
+from tensorlang import dtypes
 from tensorlang.errors import ScheduleError
+from tensorlang.ir.affine import affine
 from tensorlang.ir.expr import Load, variables
 from tensorlang.ir.expr import walk as walk_expr
+from tensorlang.ir.loops import REDUCE_TREE
 from tensorlang.ir.stmt import For, stmt_exprs, walk
-from tensorlang.polyhedral.ordered import shared_prefix
+from tensorlang.polyhedral.ordered import Source, shared_prefix, sources
 from tensorlang.schedule import primitives as p
 from tensorlang.schedule.axis_range import constant
 from tensorlang.schedule.primitive import Primitive
@@ -21,6 +25,8 @@ _TILES = (8, 16, 32, 64, 128, 256)  # the smallest first: what is legal for many
 _TIME = (2, 4, 8, 16, 32)
 _JAM = 4
 """Rows that are added to results at a time."""
+_SHARED = 1 << 17
+"""Iterations that are worth to be shared between threads, which have to wait for each other."""
 _BESIDE = 4
 """Rows side by side: operations that wait take four cycles or so.
 
@@ -87,9 +93,22 @@ def _declared(room: Room, op: HybridOp) -> None:
     _sum_by_rows(room, op)
     _vectorize(room, op)
     _run_beside(room, op)
-    leaves = room.s.state.stages[op.name].leaves
-    if room.target.cores > 1 and leaves:  # statements need no loop
-        room.s.attempt(lambda: room.s[op.name].parallel(leaves[0]))
+    if room.target.cores > 1:
+        _share(room, op)
+
+
+def _share(room: Room, op: HybridOp) -> None:
+    """Run the first loop in parallel, or what is long inside of loops that must wait, as that over time."""
+    loops, stage, ranges = room.s[op.name], room.s.state.stages[op.name], room.s.state.axis_ranges(op.name)
+    extents = {axis: constant(ranges[axis].extent) for axis in stage.leaves}
+    places = [[axis for axis in place if extents[axis] != 1] for place in stage.places.values()]
+    if stage.leaves and extents[stage.leaves[0]] != 1 and room.s.attempt(partial(loops.parallel, stage.leaves[0])):
+        return
+    shared = set[str]()
+    for place in sorted(places, key=len, reverse=True):
+        points = prod(extents[axis] or _SHARED for axis in place[1:])
+        if points >= _SHARED and shared.isdisjoint(place):
+            shared.update(next(([axis] for axis in place[:-1] if room.s.attempt(partial(loops.parallel, axis))), []))
 
 
 def _sum_by_rows(room: Room, op: HybridOp) -> None:
@@ -126,11 +145,43 @@ def _lies_by_rows(op: HybridOp, row: str, column: str) -> bool:
 
 
 def _vectorize(room: Room, op: HybridOp) -> None:
-    """Run the innermost loop of every statement in vectors, where that is legal and has no other loop inside."""
-    places = [place for place in room.s.state.stages[op.name].places.values() if place]
-    around = {axis for place in places for axis in place[:-1]}
-    for axis in dict.fromkeys(place[-1] for place in places if place[-1] not in around):
-        room.s.attempt(lambda inner=axis: room.s[op.name].vectorize(inner))  # type: ignore[misc]
+    """Run the innermost loop of every statement in vectors, where that is legal and has no other loop inside.
+
+    Sums of integers are made of vectors, too.
+    """
+    loops, stage, found = room.s[op.name], room.s.state.stages[op.name], sources(op)
+    around = {axis for place in stage.places.values() for axis in place[:-1]}
+    own: dict[str, list[Source]] = {}
+    for name, place in stage.places.items():
+        if place and place[-1] not in around:
+            own.setdefault(place[-1], []).append(found[stage.strands[name].source])
+    for axis, statements in own.items():
+        steady = [source for source in statements if _rewrites(source, axis)]
+        if any(_is_sum(source, axis, room.s.state.strict) for source in steady):
+            loops.pragma(axis, REDUCE_TREE)
+        elif not steady:
+            room.s.attempt(partial(loops.vectorize, axis))
+
+
+def _is_sum(source: Source, axis: str, strict: bool) -> bool:
+    """Whether a statement adds up what lies side by side along a loop, in an order that is free."""
+    is_free = dtypes.info(source.store.buffer.dtype).is_integer or not strict
+    loads = [node for node in walk_expr(source.store.value) if isinstance(node, Load)]
+    moved = [load for load in loads if any(axis in variables(index) for index in load.index)]
+    return bool(source.reducer) and is_free and bool(moved) and all(_lies_along(load, axis) for load in moved)
+
+
+def _lies_along(load: Load, axis: str) -> bool:
+    form = affine(load.index[-1])
+    return form is not None and form.get(axis) == 1 and all(axis not in variables(i) for i in load.index[:-1])
+
+
+def _rewrites(source: Source, axis: str) -> bool:
+    """Whether all rounds of a loop write one element: no vectors can be made of them."""
+    used = frozenset[str]().union(*map(variables, source.store.index))
+    is_new = axis in source.scopes.get(source.store.buffer.name, ())
+    has_loads = any(isinstance(node, Load) for index in source.store.index for node in walk_expr(index))
+    return axis in source.axes and axis not in used and not is_new and not has_loads
 
 
 def _run_beside(room: Room, op: HybridOp) -> None:
@@ -138,7 +189,11 @@ def _run_beside(room: Room, op: HybridOp) -> None:
     stage = room.s.state.stages[op.name]
     places, ranges = {*stage.places.values()}, room.s.state.axis_ranges(op.name)
     axes = places.pop() if len(places) == 1 else ()
-    if len(axes) < 2 or axes[-1] in stage.annotations or (constant(ranges[axes[-2]].extent) or _BESIDE) < _BESIDE:
+    if (
+        len(axes) < 2
+        or axes[-1] in {*stage.annotations, *stage.pragmas}
+        or (constant(ranges[axes[-2]].extent) or _BESIDE) < _BESIDE
+    ):
         return
     rows = room.choose("beside", (1, 2, _BESIDE, 8), _BESIDE)
 

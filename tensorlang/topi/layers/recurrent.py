@@ -165,21 +165,22 @@ class _Layer:
         """The states over time, the first one in front."""
         return te.placeholder((self.time + 1, *start.shape[1:]), self.dtype, f"{start.name}_state")
 
-    def product(self, state: Tensor, weight: Tensor, bias: Tensor | None, word: str) -> Tensor:
-        """What the last state makes of all gates."""
+    def product(self, state: Tensor, weight: Tensor, bias: Tensor | None, word: str) -> Callable[..., Expr]:
+        """What the last state makes of a gate, by time, batch, gate and element.
+
+        Rows of weights lie along memory, and are read once for the whole batch.
+        """
         k = te.reduce_axis((0, self.seen), "k")
-        laid = computed(
-            (self.seen, self.gates, self.hidden), lambda k, g, j: weight(g * self.hidden + j, k), f"{self.name}_laid"
-        )
-        shape = (self.time + 1, self.batch, self.gates, self.hidden)
+        shape = (self.time + 1, self.gates, self.hidden, self.batch)
         made = computed(
-            shape, lambda t, b, g, j: te.sum(state(t - 1, b, k) * laid(k, g, j), axis=k), f"{self.name}_{word}"
+            shape,
+            lambda t, g, j, b: te.sum(state(t - 1, b, k) * weight(g * self.hidden + j, k), axis=k),
+            f"{self.name}_{word}",
         )
         if bias is None:
-            return made
-        return computed(
-            shape, lambda t, b, g, j: made(t, b, g, j) + bias(g * self.hidden + j), f"{self.name}_{word}_bias"
-        )
+            return lambda t, b, g, j: made(t, g, j, b)
+        held = bias
+        return lambda t, b, g, j: made(t, g, j, b) + held(g * self.hidden + j)
 
     def states(self, scanned: Tensor, name: str) -> Tensor:
         """The states of all steps, in the order of these, without the first one."""

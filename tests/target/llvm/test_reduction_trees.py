@@ -96,6 +96,23 @@ def test_a_term_that_is_computed_on_the_way() -> None:
     np.testing.assert_array_equal(out, np.full(5, 2 * weights.sum() + 77))
 
 
+@pytest.mark.parametrize("extent", [7, 100, te.size_var("n")])
+def test_several_results_side_by_side(extent: Any) -> None:
+    a, b = te.placeholder((6, extent), name="A"), te.placeholder((extent,), name="B")
+    k = te.reduce_axis((0, extent), "k")
+    c = te.compute((6,), lambda i: te.sum(a[i, k] * b[k], axis=k), name="C")
+    s = te.create_schedule(c.op)
+    outer, inner = s[c].split("i", factor=3)
+    s[c].reorder(outer, k, inner)
+    s[c].unroll(inner)
+    s[c].pragma(k, "reduce_tree")
+    run, n = tl.build(s, [a, b, c]), extent if isinstance(extent, int) else 41
+    assert " x float> " in run.source("ll")
+    values, weights, out = np.arange(6 * n, dtype="f4").reshape(6, n) % 9, np.arange(n, dtype="f4"), np.zeros(6, "f4")
+    run(values, weights, out)
+    np.testing.assert_array_equal(out, values @ weights)
+
+
 def test_partial_results_of_rfactor() -> None:
     a = te.placeholder((4, 96), name="A")
     k = te.reduce_axis((0, 96), "k")

@@ -6,14 +6,14 @@ lanes are added by halves at the end: the additions no longer wait for each othe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import replace
 
 from tensorlang import dtypes
 from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Binary, Expr, Load, Var, walk
 from tensorlang.ir.loops import REDUCE_TREE, constant_extent
-from tensorlang.ir.stmt import For, LoopKind, Store
+from tensorlang.ir.stmt import For, LoopKind, Seq, Stmt, Store
 from tensorlang.target.llvm import memory
 from tensorlang.target.llvm.arithmetic import binary, constant, select, splat
 from tensorlang.target.llvm.expressions import index, place, value
@@ -26,54 +26,57 @@ from tensorlang.target.llvm.vectors.tails import first_lanes, has_masks
 Repeat = Callable[[Function, Value, Value, Callable[[Value], None]], None]
 _SIDE_BY_SIDE = 4
 """Accumulators: enough to hide the latency of an addition."""
+_FEWEST = 2
+"""Accumulators of one result where there are others."""
 
 
 def is_tree(scope: Scope, loop: For) -> bool:
     """Whether a loop is to be emitted by `tree_loop`."""
     asked = (REDUCE_TREE, 1) in loop.pragmas and loop.kind is LoopKind.SERIAL and scope.lanes is None
-    return asked and _update(loop) is not None
+    return asked and bool(_updates(loop))
 
 
 def tree_loop(fn: Function, scope: Scope, loop: For, repeat: Repeat) -> None:
     """Emit a loop that `is_tree`."""
-    update = _update(loop)
-    assert update is not None
-    store, operation = update
+    updates = _updates(loop)
     moved = body_of(loop).moved(loop.var.name)
     bits = widest(moved)
     lower, lanes = index(fn, scope, loop.lower), fn.target.lanes(bits)
-    tree = _Tree(fn, scope, loop.var.name, operation, lower, lanes, bits, has_masks(fn.target, moved), repeat)
+    operations = tuple(operation for _, operation in updates)
+    tree = _Tree(fn, scope, loop.var.name, operations, lower, lanes, bits, has_masks(fn.target, moved), repeat)
     count = constant_extent(loop)
-    total: Value | None
     if count is None:
         rest = binary(fn, "sub", index(fn, scope, loop.upper), lower)
-        total = tree.unknown(binary(fn, "max", rest, literal(0, INDEX)), most_iterations(loop))
+        totals = tree.unknown(binary(fn, "max", rest, literal(0, INDEX)), most_iterations(loop))
     else:
-        total = tree.known(count)
-    if total is not None:
+        totals = tree.known(count)
+    for (store, operation), total in zip(updates, totals):
         where = place(fn, scope, Load(store.buffer, store.index))
         memory.store(fn, where, binary(fn, operation.op, memory.load(fn, where, None), total), None)
 
 
 @dataclass(frozen=True, slots=True)
 class _Tree:
-    """A reduction as it is emitted: the terms are `operation.b` for `name` from `lower` on."""
+    """Reductions as they are emitted, side by side: the terms of each are `operation.b` for `name` from `lower` on.
+
+    Lists of values have one for each operation.
+    """
 
     fn: Function
     scope: Scope
     name: str
-    operation: Binary
+    operations: tuple[Binary, ...]
     lower: Value
     lanes: int
     bits: int
     masks: bool
     repeat: Repeat
 
-    def known(self, count: int) -> Value | None:
-        """The reduction of so many terms; None of no term."""
+    def known(self, count: int) -> list[Value]:
+        """The reductions of so many terms; nothing of no term."""
         full, rest = divmod(count, self.lanes)
-        vectors, scalars = list[Value](), list[Value]()
-        if full > 2 * _SIDE_BY_SIDE:
+        vectors, scalars = list[list[Value]](), list[list[Value]]()
+        if full > 2 * self._beside:
             vectors.append(self._accumulated(literal(full, INDEX)))
         else:
             vectors += [self._terms(literal(n * self.lanes, INDEX), self.lanes) for n in range(full)]
@@ -87,10 +90,10 @@ class _Tree:
                 done += width
         if vectors:
             scalars.insert(0, self._across(self._joined(vectors)))
-        return self._joined(scalars) if scalars else None
+        return self._joined(scalars) if scalars else []
 
-    def unknown(self, count: Value, most: int | None) -> Value:
-        """The reduction of any number of terms; `most` is a bound that is known."""
+    def unknown(self, count: Value, most: int | None) -> list[Value]:
+        """The reductions of any number of terms; `most` is a bound that is known."""
         fn = self.fn
         if self.masks and most is not None and most <= self.lanes:
             return self._across(self._masked(literal(0, INDEX), count))
@@ -101,106 +104,135 @@ class _Tree:
             # Without a term left the mask is empty, and the identity is added.
             last = self._masked(done, binary(fn, "sub", count, done))
             return self._across(self._joined([total, last]))
-        held = self._variable(self._across(total))
-
-        def add(at: Value) -> None:
-            self._update(held, self._terms(at, 1))
-
-        self.repeat(fn, done, count, add)
+        held = self._variables(self._across(total))
+        self.repeat(fn, done, count, lambda at: self._update(held, self._terms(at, 1)))
         return self._read(held)
 
-    def _accumulated(self, whole: Value) -> Value:
+    @property
+    def _beside(self) -> int:
+        """How many accumulators each result has."""
+        return max(_FEWEST, _SIDE_BY_SIDE // len(self.operations))
+
+    def _accumulated(self, whole: Value) -> list[Value]:
         """The terms of so many whole vectors, in each lane."""
-        fn = self.fn
-        held = [self._variable(self._identity(self.lanes)) for _ in range(_SIDE_BY_SIDE)]
-        groups = binary(fn, "floordiv", whole, literal(_SIDE_BY_SIDE, INDEX))
+        fn, beside = self.fn, self._beside
+        held = [self._variables(self._identity(self.lanes)) for _ in range(beside)]
+        groups = binary(fn, "floordiv", whole, literal(beside, INDEX))
 
         def group(number: Value) -> None:
-            first = binary(fn, "mul", number, literal(_SIDE_BY_SIDE, INDEX))
-            for n, pointer in enumerate(held):
-                self._update(pointer, self._vector(binary(fn, "add", first, literal(n, INDEX))))
-
-        def single(number: Value) -> None:
-            self._update(held[0], self._vector(number))
+            first = binary(fn, "mul", number, literal(beside, INDEX))
+            for n, pointers in enumerate(held):
+                self._update(pointers, self._vector(binary(fn, "add", first, literal(n, INDEX))))
 
         self.repeat(fn, literal(0, INDEX), groups, group)
-        self.repeat(fn, binary(fn, "mul", groups, literal(_SIDE_BY_SIDE, INDEX)), whole, single)
-        return self._joined([self._read(pointer) for pointer in held])
+        rest = binary(fn, "mul", groups, literal(beside, INDEX))
+        self.repeat(fn, rest, whole, lambda number: self._update(held[0], self._vector(number)))
+        return self._joined([self._read(pointers) for pointers in held])
 
-    def _vector(self, number: Value) -> Value:
+    def _vector(self, number: Value) -> list[Value]:
         return self._terms(binary(self.fn, "mul", number, literal(self.lanes, INDEX)), self.lanes)
 
-    def _masked(self, done: Value, count: Value) -> Value:
+    def _masked(self, done: Value, count: Value) -> list[Value]:
         mask = first_lanes(self.fn, count, self.lanes, self.bits)
-        return select(self.fn, mask, self._terms(done, self.lanes, mask), self._identity(self.lanes))
+        terms = zip(self._terms(done, self.lanes, mask), self._identity(self.lanes))
+        return [select(self.fn, mask, term, identity) for term, identity in terms]
 
-    def _terms(self, done: Value, width: int, mask: Value | None = None) -> Value:
+    def _terms(self, done: Value, width: int, mask: Value | None = None) -> list[Value]:
         """The terms from one on, in `width` lanes."""
         first = binary(self.fn, "add", self.lower, done)
         if width == 1:
-            return value(self.fn, self.scope.bind(self.name, first), self.operation.b)
+            bound = self.scope.bind(self.name, first)
+            return [value(self.fn, bound, operation.b) for operation in self.operations]
         inner = replace(self.scope, lanes=Lanes(self.name, first, width, mask))
-        return splat(self.fn, value(self.fn, inner, self.operation.b), width)
+        return [splat(self.fn, value(self.fn, inner, operation.b), width) for operation in self.operations]
 
-    def _joined(self, values: list[Value]) -> Value:
+    def _joined(self, values: list[list[Value]]) -> list[Value]:
         """All values combined, neighbours first."""
         while len(values) > 1:
             pairs = [values[n : n + 2] for n in range(0, len(values), 2)]
-            values = [binary(self.fn, self.operation.op, *p) if len(p) == 2 else p[0] for p in pairs]
+            values = [self._combined(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
         return values[0]
 
-    def _across(self, vector: Value) -> Value:
-        """The lanes of a vector combined, by halves."""
-        while vector.lanes > 1:
-            half = vector.lanes // 2
-            parts = [self._lanes_of(vector, range(start, start + half)) for start in (0, half)]
-            vector = binary(self.fn, self.operation.op, *parts)
-        if vector.lanes:
-            vector = self.fn.value(f"extractelement {vector.typed}, i64 0", vector.dtype)
-        return vector
+    def _combined(self, first: list[Value], second: list[Value]) -> list[Value]:
+        return [binary(self.fn, op.op, a, b) for op, a, b in zip(self.operations, first, second, strict=True)]
+
+    def _across(self, vectors: list[Value]) -> list[Value]:
+        """The lanes of each vector combined, by halves."""
+        found = []
+        for operation, vector in zip(self.operations, vectors, strict=True):
+            while vector.lanes > 1:
+                half = vector.lanes // 2
+                parts = [self._lanes_of(vector, range(start, start + half)) for start in (0, half)]
+                vector = binary(self.fn, operation.op, *parts)
+            if vector.lanes:
+                vector = self.fn.value(f"extractelement {vector.typed}, i64 0", vector.dtype)
+            found.append(vector)
+        return found
 
     def _lanes_of(self, vector: Value, lanes: range) -> Value:
         picks = ", ".join(f"i32 {lane}" for lane in lanes)
         text = f"shufflevector {vector.typed}, {vector.type} poison, <{len(lanes)} x i32> <{picks}>"
         return self.fn.value(text, vector.dtype, len(lanes))
 
-    def _identity(self, lanes: int) -> Value:
-        dtype = self.operation.dtype
-        info = dtypes.info(dtype)
-        least, most = dtypes.limits(dtype)
-        numbers = {"add": -0.0 if info.is_float else 0, "mul": 1, "min": most, "max": least}
-        return constant(numbers[self.operation.op], Value("", dtype, lanes))
+    def _identity(self, lanes: int) -> list[Value]:
+        return [constant(_identity_of(op), Value("", op.dtype, lanes)) for op in self.operations]
 
-    def _variable(self, start: Value) -> tuple[str, Value]:
-        """A register that changes: LLVM keeps the slot of the stack in one."""
-        size = dtypes.info(start.dtype).bytes * max(1, start.lanes)
-        pointer = self.fn.alloca(start.type, size)
-        self.fn.do(f"store {start.typed}, ptr {pointer}, align 64")
-        return pointer, start
+    def _variables(self, starts: list[Value]) -> list[tuple[str, Value]]:
+        """Registers that change: LLVM keeps the slots of the stack in some."""
+        held = []
+        for start in starts:
+            size = dtypes.info(start.dtype).bytes * max(1, start.lanes)
+            pointer = self.fn.alloca(start.type, size)
+            self.fn.do(f"store {start.typed}, ptr {pointer}, align 64")
+            held.append((pointer, start))
+        return held
 
-    def _read(self, held: tuple[str, Value]) -> Value:
-        pointer, like = held
-        return self.fn.value(f"load {like.type}, ptr {pointer}, align 64", like.dtype, like.lanes)
+    def _read(self, held: list[tuple[str, Value]]) -> list[Value]:
+        return [
+            self.fn.value(f"load {like.type}, ptr {pointer}, align 64", like.dtype, like.lanes)
+            for pointer, like in held
+        ]
 
-    def _update(self, held: tuple[str, Value], term: Value) -> None:
+    def _update(self, held: list[tuple[str, Value]], terms: list[Value]) -> None:
         # The term first: a maximum looks for NaN in its first operand, and the accumulator need not wait for that.
-        new = binary(self.fn, self.operation.op, term, self._read(held))
-        self.fn.do(f"store {new.typed}, ptr {held[0]}, align 64")
+        for (pointer, _), new in zip(held, self._combined(terms, self._read(held)), strict=True):
+            self.fn.do(f"store {new.typed}, ptr {pointer}, align 64")
 
 
-def _update(loop: For) -> tuple[Store, Binary] | None:
-    """The store of a body `C[i] = C[i] op term` whose place does not depend on the loop, and its value."""
-    store = loop.body
+def _identity_of(operation: Binary) -> float:
+    info = dtypes.info(operation.dtype)
+    least, most = dtypes.limits(operation.dtype)
+    return {"add": -0.0 if info.is_float else 0, "mul": 1, "min": most, "max": least}[operation.op]
+
+
+def _updates(loop: For) -> list[tuple[Store, Binary]]:
+    """The stores of a body of `C[i] = C[i] op term` whose places do not depend on the loop, and their values.
+
+    None at all if something else is in the body.
+    """
+    parts = loop.body.body if isinstance(loop.body, Seq) else (loop.body,)
+    written = {part.buffer.name for part in parts if isinstance(part, Store)}
+    found = []
+    for store in parts:
+        operation = _update(store, loop.var.name, written)
+        if operation is None or not isinstance(store, Store):
+            return []
+        found.append((store, operation))
+    return found
+
+
+def _update(store: Stmt, name: str, written: Set[str]) -> Binary | None:
+    """The value of a store of that form, whose term reads nothing that is written."""
     if not isinstance(store, Store) or not isinstance(store.value, Binary):
         return None
     operation = store.value
     if operation.op not in ("add", "mul", "min", "max") or dtypes.info(operation.dtype).kind == "bool":
         return None
-    if operation.a != Load(store.buffer, store.index) or any(_mentions(i, loop.var.name) for i in store.index):
+    if operation.a != Load(store.buffer, store.index) or any(_mentions(i, name) for i in store.index):
         return None
-    if any(isinstance(n, Load) and n.buffer.name == store.buffer.name for n in walk(operation.b)):
+    if any(isinstance(n, Load) and n.buffer.name in written for e in (*store.index, operation.b) for n in walk(e)):
         return None
-    return store, operation
+    return operation
 
 
 def _mentions(expr: Expr, name: str) -> bool:
