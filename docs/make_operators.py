@@ -29,7 +29,8 @@ What `tensorlang.topi` has by name, for `tensorlang tune NAME --shape ...` and `
 sizes in their order, the options with what they are when they are left out (`--option stride=2`, or `"stride=2"` after
 the dtype), and the dtypes in which the kernel that the library schedules agrees with the operator's NumPy reference.
 This page is written by `python docs/make_operators.py`; a test runs every entry. The functions take more (axes,
-layouts, epilogues): their docstrings say what.
+layouts, epilogues): their docstrings say what. Convolutions by name pad SAME where no padding is said; `topi.conv2d`
+pads as it is told, by 0 if left out.
 
 | operator | sizes | options | dtypes |
 |---|---|---|---|

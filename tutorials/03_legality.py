@@ -50,8 +50,10 @@ error = refused(s[B].parallel, blocks)
 assert error.witness is not None and error.witness.element == "B[0]"
 
 # %% [markdown]
-# The witness is the smallest pair of instances that would meet: `distance (0, 125)` is one block. Two repairs are
-# printed: another axis, and a sum of partial sums, one per block, which threads may share.
+# The witness is the smallest pair of instances that would meet: `distance (0, 125)` is one block. `time` says when each
+# of them runs: the place among neighbours and the iteration of each loop around it, by turns and from the outermost in,
+# to be compared as words of a dictionary are. Two repairs are printed: another axis, and a sum of partial sums, one per
+# block, which threads may share.
 
 # %%
 partial_sums = s.rfactor(B, blocks)

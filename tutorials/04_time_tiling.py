@@ -70,8 +70,9 @@ t_tile, i_tile, j_tile, *_ = s["seidel"].time_tile("t", ["i", "j"], 4, [8, 8])
 print(s)
 
 # %% [markdown]
-# In one dimension this can be drawn. The numbers are the order of the visits, arrows point from a value to those who
-# need it, and the grey line shows how a tile is left for the next one: no arrow points against it.
+# In one dimension this can be drawn, to a file of the working folder that any browser shows. The numbers are the order
+# of the visits, arrows point from a value to those who need it, and the grey line shows how a tile is left for the next
+# one: no arrow points against it.
 
 
 # %%

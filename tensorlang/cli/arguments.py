@@ -59,7 +59,7 @@ def task_options(function: F) -> F:
                 "options",
                 multiple=True,
                 metavar="NAME=VALUE",
-                help="An option of a library operator: stride=2, padding=1,2; once for each.",
+                help="An option of a library operator: stride=2, padding=1,2 (left out: SAME); once for each.",
             ),
             click.option(
                 "--target",

@@ -15,9 +15,11 @@ from typing import TypeAlias
 from tensorlang import dtypes
 from tensorlang.dataclass import dataclass
 from tensorlang.ir.affine import affine
-from tensorlang.ir.expr import Binary, Buffer, Call, Const, Expr, Load, variables, walk
+from tensorlang.ir.expr import Binary, Buffer, Call, Const, Expr, Load, Unary, variables, walk
+from tensorlang.ir.intrinsics import TABLE
 from tensorlang.ir.overflow import exact_value
 from tensorlang.ir.stmt import AtomicUpdate, CallMachine, For, If, Let, LoopKind, Stmt, Store, children
+from tensorlang.ir.traverse import distinct
 from tensorlang.profiling.regions import Region
 from tensorlang.profiling.runs import Around, Condition, Runs, wanted_by
 from tensorlang.schedules.accesses import CALL_COST, operations
@@ -26,6 +28,9 @@ _FILL = 0.75
 """The share of a cache that data take before others push them out."""
 _STEPS = 32
 """Of a sequence that converges."""
+_INSTRUCTIONS = {row.name for row in TABLE.values() if row.family != "float"}
+_INSTRUCTIONS |= {"fma", "floor", "ceil", "round", "trunc", "copysign", "sqrt"}
+"""Functions of math that are about one instruction each; others are polynomials."""
 _IN_REGISTERS = {LoopKind.VECTORIZED, LoopKind.UNROLLED}
 
 
@@ -37,6 +42,8 @@ class _Loop:
 
 
 _Loops: TypeAlias = tuple[_Loop, ...]
+_Innermost: TypeAlias = tuple[Store | AtomicUpdate, _Loops, float]
+"""A statement that computes, the loops around it, and how often it runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,23 +213,20 @@ def work_of(region: Region, sizes: Mapping[str, int], streamed: tuple[str, ...] 
     runs = Runs.of(sizes, wanted_by(region.body, region.around))
     for around in region.around:
         runs, loops = _inside(around, runs, loops)
-    total, products, calls, vectors, kinds = 0.0, 0.0, 0.0, 0.0, dict[str, None]()
+    found = [one for stmt in region.body for one in _innermost(stmt, runs, loops)]
+    done = [count * operations(stmt.value) for stmt, _, count in found]
+    vectors = sum(
+        amount
+        for amount, (_, within, _) in zip(done, found, strict=True)
+        if any(loop.kind is LoopKind.VECTORIZED for loop in within)
+    )
     accesses: dict[tuple[str, tuple[Expr, ...], bool], Access] = {}  # one load for all that read an element
-    for stmt in region.body:
-        for inner, within, count in _innermost(stmt, runs, loops):
-            done = count * operations(inner.value)
-            total += done
-            products += count * _products(inner.value)
-            calls += count * sum(isinstance(node, Call) for node in walk(inner.value))
-            vectors += done if any(loop.kind is LoopKind.VECTORIZED for loop in within) else 0.0
-            for access in _accesses(inner, within, count):
-                if access.buffer.scope == "global" and access.index:
-                    kinds[access.buffer.dtype] = None
-                    key = access.buffer.name, access.index, access.is_store
-                    if key not in accesses or len(accesses[key].loops) < len(within):
-                        accesses[key] = _sized(access, sizes)
-    cost = max(2 * products, total - products - calls) + CALL_COST * calls
-    return Work(total, cost, vectors, tuple(kinds), tuple(accesses.values()), streamed)
+    for access in (access for one in found for access in _accesses(*one)):
+        key = access.buffer.name, access.index, access.is_store
+        if key not in accesses or len(accesses[key].loops) < len(access.loops):
+            accesses[key] = _sized(access, sizes)
+    kinds = tuple(dict.fromkeys(access.buffer.dtype for access in accesses.values()))
+    return Work(sum(done), _cost(found), vectors, kinds, tuple(accesses.values()), streamed)
 
 
 def _inside(around: Around, runs: Runs, loops: _Loops) -> tuple[Runs, _Loops]:
@@ -233,7 +237,7 @@ def _inside(around: Around, runs: Runs, loops: _Loops) -> tuple[Runs, _Loops]:
     return inner, (*loops, _Loop(around.var.name, inner.count / runs.count if runs.count else 0.0, around.kind))
 
 
-def _innermost(stmt: Stmt, runs: Runs, loops: _Loops) -> Iterator[tuple[Store | AtomicUpdate, _Loops, float]]:
+def _innermost(stmt: Stmt, runs: Runs, loops: _Loops) -> Iterator[_Innermost]:
     """Statements that compute, with the loops around them, and how often they run."""
     if not runs.points:
         return
@@ -253,18 +257,29 @@ def _innermost(stmt: Stmt, runs: Runs, loops: _Loops) -> Iterator[tuple[Store | 
                 yield from _innermost(child, runs, loops)
 
 
-def _products(value: Expr) -> int:
-    """Multiplications and divisions of elements."""
-    nodes = [node for node in walk(value) if isinstance(node, Binary) and node.op in ("mul", "div")]
-    return sum(operations(node) > 0 for node in nodes)
+def _cost(found: Sequence[_Innermost]) -> float:
+    """What the operations of statements cost; one that a value has several times is done once."""
+    products, others, calls = 0.0, 0.0, 0.0
+    for stmt, _, count in found:
+        for node in {*distinct(stmt.value)}:
+            match node:
+                case Call(name=name) if name not in _INSTRUCTIONS and operations(node):
+                    calls += count
+                case Binary(op="mul" | "div") | Call(name="fma") if operations(node):
+                    products += count
+                case Binary() | Unary() | Call() if operations(node):
+                    others += count
+    return max(2 * products, others) + CALL_COST * calls
 
 
 def _accesses(stmt: Store | AtomicUpdate, loops: _Loops, count: float) -> Iterator[Access]:
+    """The accesses of a statement, but for those of registers."""
     share = count / prod(loop.trips for loop in loops)
-    yield Access(stmt.buffer, stmt.index, loops, True, share)
-    for node in walk(stmt.value):
-        if isinstance(node, Load):
-            yield Access(node.buffer, node.index, loops, False, share)
+    found = [Access(stmt.buffer, stmt.index, loops, True, share)]
+    found += [
+        Access(node.buffer, node.index, loops, False, share) for node in walk(stmt.value) if isinstance(node, Load)
+    ]
+    yield from (access for access in found if access.buffer.scope == "global" and access.index)
 
 
 def _sized(access: Access, sizes: Mapping[str, int]) -> Access:

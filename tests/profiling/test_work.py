@@ -99,10 +99,13 @@ def test_sums_of_a_tile_stay_in_registers() -> None:
     [
         (lambda x: x * x + 1, 2, 2),
         (lambda x: x * x, 1, 2),
-        (lambda x: (x - 1) * (x - 1) + x, 4, 3),
+        (lambda x: (x - 1) * (x - 1) + x, 4, 2),
+        (lambda x: (x - 1) * (x - 2) + x, 4, 3),
         (lambda x: x + 1 + x, 2, 2),
         (lambda x: te.exp(x) + 1, 2, 13),
         (lambda x: te.exp(x * x), 2, 14),
+        (lambda x: te.abs(x) + te.floor(x), 3, 3),
+        (lambda x: te.fma(x, x, x), 1, 2),
     ],
 )
 def test_additions_may_have_units_of_their_own(value: Any, operations: int, cost: int) -> None:

@@ -170,12 +170,11 @@ def level(value: float, words: str) -> Callable[[Place], Markup]:
     return draw
 
 
-def diagonal(low: float, high: float, words: str) -> Callable[[Place], Markup]:
+def diagonal(low: float, high: float) -> Callable[[Place], Markup]:
     """The dashed line on which x and y are equal."""
 
     def draw(place: Place) -> Markup:
-        line = _line("level", place.x(low), place.y(low), place.x(high), place.y(high))
-        return element("g", line, _label(place.x(high) - 6, place.y(high) + 40, words, "levelname end"))
+        return _line("level", place.x(low), place.y(low), place.x(high), place.y(high))
 
     return draw
 

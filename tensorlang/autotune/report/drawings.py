@@ -31,7 +31,7 @@ from tensorlang.words import format_clock, format_count, format_seconds, format_
 BINS = 40
 MARGIN = 10  # of a picture by itself
 _COLORS = """
-:root { --ink: #1b2430; --soft: #5b6776; --grid: #e4e8ec; --dots: #6f9fd8; --best: #c2410c; --level: #0f766e; }
+:root { --ink: #1b2430; --soft: #5b6776; --grid: #e4e8ec; --dots: #3a78c3; --best: #c2410c; --level: #0f766e; }
 svg { background: #ffffff; }
 """
 MARKED = 12
@@ -55,7 +55,7 @@ def draw_time(search: Search, most: int) -> Markup | None:
         along = linear("time of search", end, format_clock, tight=True, step=clock_step)
     else:
         along = linear("time of search", end, "{:g} s".format, tight=True)
-    title = f"Best so far, over {format_clock(end)}"
+    title = f"Best so far, over {format_clock(end)} and {format_count(search.trials, 'trial')}"
     return _curve(search, title, along, lambda t: t.elapsed or 0.0, most)
 
 
@@ -85,8 +85,8 @@ def draw_estimate(search: Search, most: int) -> Markup | None:
         return None
     low, high = min(map(min, pairs)), max(map(max, pairs))
     across = logarithmic("estimated time", low, high, format_seconds)
-    up = logarithmic("measured time", low, high, format_seconds)
-    marks = [diagonal(across.low, across.high, "equal"), dots(pairs, most)]
+    up = logarithmic("measured time; dashed: as estimated", low, high, format_seconds)
+    marks = [diagonal(across.low, across.high), dots(pairs, most)]
     return chart("Estimated against measured", across, up, marks, f"{len(pairs)} estimates beside their measured times")
 
 

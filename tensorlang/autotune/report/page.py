@@ -91,7 +91,8 @@ def _part(number: int, search: Search, schedule: ShownSchedule, dots: int, text:
         element("div", *_tiles(search), class_="tiles"),
     ]
     if search.timed:
-        drawn = (draw_trials(search, dots), draw_time(search, dots), draw_estimate(search, dots), draw_spread(search))
+        curve = draw_time(search, dots) or draw_trials(search, dots)
+        drawn = (curve, draw_estimate(search, dots), draw_spread(search))
         parts.append(element("div", *(picture for picture in drawn if picture is not None), class_="charts"))
     else:
         parts.append(element("p", "No candidate was timed.", class_="warn"))
@@ -118,8 +119,8 @@ def _tiles(search: Search) -> list[Markup]:
     if search.elapsed is not None:
         tiles.append(_tile(format_clock(search.elapsed), "time of search, pauses left out"))
     if (accuracy := search.accuracy) is not None:
-        rank = "" if accuracy.rank is None else f", rank correlation {accuracy.rank:.2f}"
-        tiles.append(_tile(f"×{accuracy.factor:.2f}", f"typical error of the estimate{rank}"))
+        words = f"half of {accuracy.trials:,} times differ by less from what was estimated before"
+        tiles.append(_tile(f"×{accuracy.factor:.2f}", words))
     return tiles
 
 

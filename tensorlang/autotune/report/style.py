@@ -8,7 +8,7 @@ svg .middle { text-anchor: middle; }
 svg .end { text-anchor: end; }
 svg .grid { stroke: var(--grid); }
 svg .rule { stroke: var(--soft); }
-svg .dots { fill: none; stroke: var(--dots); stroke-width: 4; stroke-linecap: round; stroke-opacity: 0.62; }
+svg .dots { fill: none; stroke: var(--dots); stroke-width: 4; stroke-linecap: round; stroke-opacity: 0.75; }
 svg .best { fill: none; stroke: var(--best); stroke-width: 2; stroke-linejoin: round; }
 svg .marked { fill: var(--best); }
 svg .level { stroke: var(--level); stroke-dasharray: 5 4; stroke-width: 1.4; }
@@ -21,7 +21,7 @@ STYLE = (
 :root {
   color-scheme: light dark;
   --page: #f6f7f9; --card: #ffffff; --ink: #1b2430; --soft: #5b6776; --line: #dfe3e8; --grid: #eceff2;
-  --dots: #6f9fd8; --best: #c2410c; --level: #0f766e; --good: #15803d; --bad: #b91c1c; --code: #f3f5f7;
+  --dots: #3a78c3; --best: #c2410c; --level: #0f766e; --good: #15803d; --bad: #b91c1c; --code: #f3f5f7;
 }
 @media (prefers-color-scheme: dark) {
   :root {
