@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,7 @@ import numpy.typing as npt
 import pytest
 
 from examples.llm import Decoder
+from examples.llm.exported import export
 from tensorlang import gguf as files
 from tensorlang.errors import DefinitionError
 from tensorlang.topi.block_formats import BLOCK_FORMATS, dequantized
@@ -148,3 +151,23 @@ def test_a_full_cache_is_refused(tmp_path: Path) -> None:
     decoder = Decoder.load(written(tmp_path / "model.gguf", KINDS[0]), context=8)
     with pytest.raises(DefinitionError, match="9 tokens are more than the cache holds: 8"):
         decoder.prefill(range(9))
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+def test_a_decoder_in_c_writes_the_same_tokens(tmp_path: Path) -> None:
+    decoder = Decoder.load(written(tmp_path / "model.gguf", {"all": "Q4_0", "token_embd": "F16"}), piece=4)
+    folder = export(decoder, tmp_path / "out")
+
+    def run(*words: object) -> subprocess.CompletedProcess[str]:
+        command = [str(word) for word in (folder / "generate", folder / "decoder.weights", *words)]
+        return subprocess.run(command, check=False, capture_output=True, encoding="utf-8", timeout=60)
+
+    for prompt in PROMPTS:  # whole pieces, and what is left
+        assert run(20, *prompt).stdout.split() == [str(token) for token in decoder.generate([prompt], 20)[0]]
+    full = run(CONTEXT, 1, 2, 3)
+    assert (full.returncode, len(full.stdout.split())) == (1, CONTEXT - 2)
+    assert full.stderr == "the decoder stopped with code -1000\n"
+    assert run(1, VOCABULARY).returncode == 1  # a token that there is not
+    with (folder / "decoder.weights").open("ab") as file:
+        file.write(b"more")
+    assert "not the weights of this decoder" in run(1, 5).stderr

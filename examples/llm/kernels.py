@@ -9,6 +9,20 @@ import tensorlang
 from examples.llm.parameters import Parameters
 from examples.llm.weights import Rows, Shape
 from tensorlang import te, topi
+from tensorlang.topi.block_formats import BLOCK_FORMATS
+
+
+@cache
+def embed(p: Parameters, rows: int, format: str, shape: tuple[int, ...]) -> Any:
+    """The embeddings of tokens: (tokens, table as the file has it, out: rows)."""
+    tokens = te.placeholder((rows,), "int32", name="tokens")
+    if format not in BLOCK_FORMATS:
+        table = te.placeholder(shape, format, name="table")
+        out = te.compute((rows, p.width), lambda i, c: table[tokens[i], c].astype("float32"), name="out")
+        return _built([tokens, table], [out])
+    table = te.placeholder(shape, "uint8", name="table")
+    chosen = te.compute((rows, *shape[1:]), lambda i, b, c: table[tokens[i], b, c], name="chosen")
+    return _built([tokens, table], [topi.dequantize(chosen, format, name="out")])
 
 
 @cache
