@@ -1,7 +1,7 @@
 """Kernels built by several processes, where there are cores for them: here, and by the tuner's workers.
 
-This process begins at once, while workers start, and all take from one queue. What a worker cannot build (it died, the
-stage calls a Python function, something is wrong with it) is built here, and raises here what it raises.
+All take from one queue. What a worker cannot build (it died, the stage calls a Python function, something is wrong with
+it) is built here, and raises here what it raises.
 """
 
 from __future__ import annotations
@@ -11,29 +11,25 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
 from contextvars import copy_context
 from dataclasses import field
-from threading import Event
+from threading import Event, Semaphore
 from warnings import catch_warnings, simplefilter
 
 from tensorlang import config
 from tensorlang.dataclass import dataclass
 from tensorlang.driver import build_later, packed_whole, unpacked_whole
+from tensorlang.networks.crew import LIMIT, Crew
 from tensorlang.runtime.executable import Executable
-from tensorlang.runtime.histories import HISTORIES
-from tensorlang.runtime.threads import cpu_quota, default_threads
+from tensorlang.runtime.pace import steady
 from tensorlang.schedule.history import RecordSkipped
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import Tensor
+from tensorlang.te.program import producers_first
 from tensorlang.topi.dispatch import schedule
 
-_OWN_CORES = 2
-"""This process lowers on one, while LLVM compiles on another."""
-_WORTH = 4
-"""Kernels for each worker, at least: to start one takes as long as to build some."""
-_MOST = 8
-_LIMIT = 600.0
+_AHEAD = 2
+"""Kernels that wait for LLVM in this process, or are in it, while workers might take the next one."""
 _LOOK_EVERY = 0.2  # seconds
 
 
@@ -64,33 +60,34 @@ class Job:
             return None
 
 
-def workers_for(jobs: int) -> int:
-    """How many workers are worth it: none where records are in use that only this process has, or somebody looks on."""
-    if HISTORIES.get() or config.get("dump") is not None or config.get("log"):
-        return 0
-    cores = int(min(default_threads(), cpu_quota()))
-    return max(0, min(cores - _OWN_CORES, jobs // _WORTH, _MOST))
-
-
 def build_all(
-    jobs: Sequence[Job], workers: int, told: Callable[[Job], object] = lambda job: None, here: bool = True
+    jobs: Sequence[Job],
+    crew: Crew,
+    told: Callable[[Job], object] = lambda job: None,
+    here: bool = True,
+    meanwhile: Callable[[], object] = lambda: None,
 ) -> list[Executable]:
     """Build kernels, `told` of each. Not `here`: workers build all that they can. Raises what `build` does.
 
-    While LLVM compiles a kernel, in a thread beside, the next one is scheduled, proven and lowered.
+    While LLVM compiles a kernel, in a thread beside, the next one is scheduled, proven and lowered. When all are, what
+    is to be done `meanwhile` is.
     """
-    queue, made = _Queue(deque(jobs)), dict[Job, Future[Executable]]()
+    queue, made = _Queue(deque(sorted(jobs, key=_stages))), dict[Job, Future[Executable]]()
+    ahead = Semaphore(_AHEAD if crew.workers else len(jobs) + 1)  # what waits for LLVM here a worker might have taken
     with ThreadPoolExecutor(1, "tensorlang-compile") as llvm, ThreadPoolExecutor(1, "tensorlang-workers") as beside:
 
         def build(waiting: deque[Job]) -> None:
-            while (job := _next(waiting)) is not None:
+            while ahead.acquire() and (job := _next(waiting)) is not None:
                 made[job] = llvm.submit(copy_context().run, job.begin())  # with the settings that hold here
+                made[job].add_done_callback(lambda done: ahead.release())
                 told(job)
+            ahead.release()
 
         try:
-            feeding = beside.submit(copy_context().run, _feed, queue, workers, told) if workers else None
+            feeding = beside.submit(copy_context().run, _feed, queue, crew, told) if crew.workers else None
             if here or feeding is None:
                 build(queue.waiting)
+            meanwhile()
             if feeding is not None:
                 feeding.result()
             build(queue.left)
@@ -111,6 +108,11 @@ class _Queue:
     over: Event = field(default_factory=Event)
 
 
+def _stages(job: Job) -> int:
+    """How many stages a kernel has: those of few stages are soon lowered, so that LLVM does not wait for the first."""
+    return len(producers_first([t.op for t in job.outputs]))
+
+
 def _next(jobs: deque[Job]) -> Job | None:
     try:
         return jobs.popleft()
@@ -118,39 +120,37 @@ def _next(jobs: deque[Job]) -> Job | None:
         return None
 
 
-def _feed(queue: _Queue, count: int, told: Callable[[Job], object]) -> None:
+def _feed(queue: _Queue, crew: Crew, told: Callable[[Job], object]) -> None:
     """Have workers build what waits, as long as there is something."""
     from tensorlang.autotune.measuring.pool import Worker, wait_any
     from tensorlang.autotune.records.record import Status
 
     running: dict[Worker, Job] = {}
-    with ExitStack() as stack:
-        workers = [stack.enter_context(Worker()) for _ in range(min(count, len(queue.waiting)))]
-        while not queue.over.is_set() and (queue.waiting or running):
-            for worker in workers:
-                job = None if worker in running else _next(queue.waiting)
-                message = None if job is None else job.message()
-                if message is not None and job is not None:
-                    worker.submit(_LIMIT, _built, message)
-                    running[worker] = job
-                elif job is not None:
-                    queue.left.append(job)
-            wait_any(running, time.monotonic() + _LOOK_EVERY)
-            for worker, job in [*running.items()]:
-                reply = worker.collect()
-                if reply is None:
-                    continue
-                del running[worker]
-                if reply.status is Status.OK:
-                    queue.built[job] = unpacked_whole(reply.value)
-                    told(job)
-                else:
-                    queue.left.append(job)
+    while not queue.over.is_set() and (queue.waiting or running):
+        for worker in crew.workers:
+            job = None if worker.busy else _next(queue.waiting)
+            message = None if job is None else job.message()
+            if message is not None and job is not None:
+                worker.submit(LIMIT, _built, message)
+                running[worker] = job
+            elif job is not None:
+                queue.left.append(job)
+        wait_any(crew.workers, time.monotonic() + _LOOK_EVERY)
+        for worker in crew.workers:
+            reply, job = worker.collect(), running.get(worker)
+            if reply is None or job is None:  # it runs, or has got ready
+                continue
+            del running[worker]
+            if reply.status is Status.OK:
+                queue.built[job] = unpacked_whole(reply.value)
+                told(job)
+            else:
+                queue.left.append(job)
 
 
 def _built(message: bytes) -> bytes:
     """What a worker is asked for. It raises what there is to tell, and whoever asked builds the kernel itself."""
     job, overrides = pickle.loads(message)
-    with config.overriding(overrides), catch_warnings():
+    with config.overriding(overrides), steady(), catch_warnings():
         simplefilter("error", RecordSkipped)
         return packed_whole(job.begin()())

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, replace
 from math import prod
 from threading import Lock
 
+from tensorlang.dataclass import dataclass
 from tensorlang.driver import Lowered
 from tensorlang.errors import ArgumentError
 from tensorlang.networks.arena import aligned
-from tensorlang.networks.building import Job, build_all, workers_for
+from tensorlang.networks.building import Job, build_all
+from tensorlang.networks.crew import STEPS_OF_A_KERNEL, Crew, workers_for
 from tensorlang.networks.folding import folded
 from tensorlang.networks.groups import Part, parts_of, tensors_of
 from tensorlang.networks.largest import with_largest_bytes
 from tensorlang.networks.model import Model, Step
 from tensorlang.networks.narrow import narrowed
-from tensorlang.networks.network import Network
+from tensorlang.networks.network import Array, Network
 from tensorlang.networks.packing import packed, without_subnormals
+from tensorlang.networks.pending import Pending
 from tensorlang.networks.reciprocals import without_divisions
 from tensorlang.networks.repeating import with_models
 from tensorlang.networks.requantizing import without_bytes_between
@@ -26,6 +29,7 @@ from tensorlang.networks.signature import Origin
 from tensorlang.networks.winograd import with_winograd
 from tensorlang.runtime.executable import Executable
 from tensorlang.runtime.memory import give_back
+from tensorlang.runtime.pace import steady
 from tensorlang.target import parse
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import extent_of
@@ -51,25 +55,25 @@ def compile_network(
     estimated to be faster, with errors of 2e-6 to 4e-6 of the largest value; `numerics="strict"` has plain sums only.
     Raises what `build` raises, and ArgumentError for other numerics.
     """
+    machine, held = parse(target), [network]
+    del network  # so that its weights go when they are laid out, where nobody else has them
+    with steady(), Crew() as crew:
+        return compile_with(crew, held.pop(), machine, progress, numerics)
+
+
+def compile_with(crew: Crew, network: Network, machine: Target, progress: Progress | None, numerics: str) -> Model:
+    """Return a network compiled for a target, its kernels built by a crew as well."""
     if numerics not in NUMERICS:
         raise ArgumentError(f"numerics are {' or '.join(NUMERICS)}, got {numerics!r}")
-    machine = parse(target)
     give_back()  # what reading the model took
     program, wanted = program_of(network)
-    algorithms: dict[str, str] = {}
-    program, weights = scaled(program, network.weights)
-    network = replace(network, weights={})  # what was exchanged need not stay, where nobody else has it
-    if numerics != "strict":
-        program = without_bytes_between(without_divisions(program))
-        program, weights, algorithms = with_winograd(program, weights, machine)
-    program, weights = narrowed(with_largest_bytes(program), weights, machine)
-    program, weights = packed(program, weights, machine)
-    if numerics != "strict":
-        weights = without_subnormals(program, weights)
-    program, inner = with_models(program, lambda body: compile_network(body, machine, None, numerics))
+    crew.begin(workers_for(len(program.ops) // STEPS_OF_A_KERNEL))
+    rewritten, network = _rewritten(program, network.weights, machine, numerics), replace(network, weights={})
+    program, inner = with_models(rewritten.program, lambda body: compile_network(body, machine, None, numerics))
     give_back()
     parts = parts_of(program, machine)
-    kernels = _kernels(program, parts, machine, progress or (lambda done, count, stage: None))
+    held = _Held(rewritten.weights, {name for part in parts for name in (*part.needed, *part.outputs)})
+    kernels = _kernels(crew, program, parts, machine, progress or (lambda done, count, stage: None), held.lay_out)
     steps = [
         Step(
             run,
@@ -77,7 +81,7 @@ def compile_network(
             part.main,
             _origin(network, part),
             sum(map(operations, part.ops)),
-            algorithms.get(part.main, "direct"),
+            rewritten.algorithms.get(part.main, "direct"),
             part.guards,
         )
         for part, run in zip(parts, kernels, strict=True)
@@ -86,12 +90,51 @@ def compile_network(
     shapes = {name: (tuple(extent_of(e) or 0 for e in b.shape), b.dtype) for name, b in arrays.items()}
     inputs = {word: t.name for word, t in zip(network.input_names, network.inputs, strict=True)}
     outputs = dict(zip(network.output_names, wanted, strict=True))
-    used = {name for step in steps for name in step.used}
-    weights = {name: aligned(weights.pop(name)) for name in [*weights] if name in used}
+    weights = held.made
     give_back()
     return Model(
         network.name, steps, shapes, weights, inputs, outputs, inner, network.signature, network.fallback, network.tail
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Rewritten:
+    """The program that kernels are made of, its weights, and which stages compute in another way than they say."""
+
+    program: Program
+    weights: Pending
+    algorithms: Mapping[str, str]
+
+
+def _rewritten(program: Program, known: Mapping[str, Array], machine: Target, numerics: str) -> _Rewritten:
+    """A program as this machine is to compute it."""
+    algorithms: dict[str, str] = {}
+    weights: Mapping[str, Array]
+    program, weights = scaled(program, known)
+    if numerics != "strict":
+        program = without_bytes_between(without_divisions(program))
+        program, weights, algorithms = with_winograd(program, weights, machine)
+    program, weights = narrowed(with_largest_bytes(program), weights, machine)
+    program, weights = packed(program, weights, machine)
+    if numerics != "strict":
+        weights = without_subnormals(program, weights)
+    return _Rewritten(program, weights, algorithms)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What kernels read of the weights, once it is `made`."""
+
+    weights: Pending
+    used: set[str]
+    made: dict[str, Array] = field(default_factory=dict)
+
+    def lay_out(self) -> None:
+        """Make the arrays as kernels read them, each from when it is done in the place of what it was."""
+        for name in [*self.weights]:
+            if name in self.used:
+                self.made[name] = aligned(self.weights[name])
+            del self.weights[name]
 
 
 def _origin(network: Network, part: Part) -> Origin:
@@ -101,8 +144,15 @@ def _origin(network: Network, part: Part) -> Origin:
     return Origin(" + ".join(origin.node for origin in found), " + ".join(ops))
 
 
-def _kernels(program: Program, parts: Sequence[Part], machine: Target, progress: Progress) -> list[Executable]:
-    """The kernels of parts; those of one program are the same."""
+def _kernels(
+    crew: Crew,
+    program: Program,
+    parts: Sequence[Part],
+    machine: Target,
+    progress: Progress,
+    meanwhile: Callable[[], None],
+) -> list[Executable]:
+    """The kernels of parts; those of one program are the same. What is to be done `meanwhile` waits for no kernel."""
     jobs, kinds, places = list[Job](), dict[str, int](), list[int]()
     for part in parts:
         inputs, outputs = tensors_of(program, part)
@@ -120,7 +170,7 @@ def _kernels(program: Program, parts: Sequence[Part], machine: Target, progress:
             done.extend(k for k, place in enumerate(places) if jobs[place] is job)
             progress(len(done), len(parts), parts[done[-1]].main)
 
-    made = build_all(jobs, workers_for(len(jobs)), told)
+    made = build_all(jobs, crew.begin(workers_for(len(jobs))), told, meanwhile=meanwhile)
     kernels = [made[place] for place in places]
     for kernel in kernels:
         if isinstance(kernel.origin, Lowered):  # another machine gets the library's schedule, not these steps

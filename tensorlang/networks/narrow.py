@@ -12,6 +12,7 @@ from tensorlang.dataclass import dataclass
 from tensorlang.ir.affine import Affine, affine
 from tensorlang.ir.expr import Const, Expr, Var, rewrite, walk
 from tensorlang.networks.network import Array
+from tensorlang.networks.pending import Pending
 from tensorlang.schedule.rewrites.narrow_product import SIGN, SUMS, narrow_factors, product_of_panels, terms_of_word
 from tensorlang.schedule.rewrites.windows_product import windows_of
 from tensorlang.schedules.cpu.matrix_tiles import Sums
@@ -30,7 +31,7 @@ class _Held:
     """New weights of a stage: placeholders with what they hold."""
 
     taken: set[str]
-    arrays: dict[str, Array]
+    arrays: Pending
 
     def tensor(self, name: str, array: Array) -> Tensor:
         """A placeholder for an array, under a name that is free."""
@@ -40,18 +41,19 @@ class _Held:
         return te.placeholder(array.shape, array.dtype, free)
 
 
-def narrowed(program: Program, weights: Mapping[str, Array], target: Target) -> tuple[Program, dict[str, Array]]:
+def narrowed(program: Program, weights: Mapping[str, Array], target: Target) -> tuple[Program, Pending]:
     """The program whose narrow products are those of dot instructions, where a target has them, and its weights."""
-    held = _Held({op.name for op in program.ops}, dict(weights))
+    held = _Held({op.name for op in program.ops}, Pending(weights))
     for op in program.ops:
         if isinstance(op, ComputeOp) and op.dtype in SUMS.values() and op.reduce_axes:
             old = declared(program, op.name)
             assert isinstance(old, ComputeOp)
             made = _product(old, held, target) or _convolution(old, held, target)
             program = program if made is None else exchanged(program, old, made)
-    left = {name: array for name, array in held.arrays.items() if program.consumers.get(name)}
-    ops = tuple(op for op in program.ops if op.name in left or op.name not in held.arrays)
-    return replace(program, ops=ops), left
+    unread = {name for name in held.arrays if not program.consumers.get(name)}
+    for name in unread:
+        del held.arrays[name]
+    return replace(program, ops=tuple(op for op in program.ops if op.name not in unread)), held.arrays
 
 
 def _product(op: ComputeOp, held: _Held, target: Target) -> ComputeOp | None:

@@ -11,6 +11,7 @@ from tensorlang import dtypes
 from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Buffer, Const, Expr, Load, Var, binary, rewrite, variables
 from tensorlang.networks.network import Array
+from tensorlang.networks.pending import Pending
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import ComputeOp, Operation, PlaceholderOp, loads
@@ -48,9 +49,9 @@ class Panels:
         return (binary("floordiv", column, self.width), *rest, binary("floormod", column, self.width))
 
 
-def packed(program: Program, weights: Mapping[str, Array], target: Target) -> tuple[Program, dict[str, Array]]:
+def packed(program: Program, weights: Mapping[str, Array], target: Target) -> tuple[Program, Pending]:
     """The program that reads weights in panels, and these weights."""
-    arrays, changed = dict(weights), dict[str, Operation]()
+    arrays, changed = Pending(weights), dict[str, Operation]()
     for op in program.ops:
         if not isinstance(op, ComputeOp) or not op.reduce_axes:
             continue
@@ -59,22 +60,24 @@ def packed(program: Program, weights: Mapping[str, Array], target: Target) -> tu
             if name in weights and program.consumers[name] == (op.name,):
                 panels = _panels(op, load, target)
                 if panels is not None and sum(other.buffer.name == name for other in loads(op)) == 1:
-                    arrays[name] = panels.of(arrays[name])
-                    changed[op.name] = op = _reading(op, name, panels, arrays[name].shape)
-                    changed[name] = PlaceholderOp(
-                        name, tuple(Const(n, "int32") for n in arrays[name].shape), load.dtype
-                    )
+                    shape = panels.shape(arrays.shape(name))
+                    arrays.later(name, panels.of, shape)
+                    changed[op.name] = op = _reading(op, name, panels, shape)
+                    changed[name] = PlaceholderOp(name, _extents(shape), load.dtype)
     return program.replacing(changed), arrays
 
 
-def without_subnormals(program: Program, weights: Mapping[str, Array]) -> dict[str, Array]:
+def without_subnormals(program: Program, weights: Mapping[str, Array]) -> Pending:
     """The weights, with zeros in place of factors of sums below 1.2e-38, where sums alone read them.
 
     Training leaves some, and each use costs a CPU 150 cycles.
     """
     sums = {op.name for op in program.ops if isinstance(op, ComputeOp) and op.reduce_axes}
-    factors = {name for name in weights if name in program.consumers and sums.issuperset(program.consumers[name])}
-    return {name: _normal(array) if name in factors else array for name, array in weights.items()}
+    found = Pending(weights)
+    for name in found:
+        if name in program.consumers and sums.issuperset(program.consumers[name]):
+            found.later(name, _normal)
+    return found
 
 
 def _normal(array: Array) -> Array:

@@ -26,14 +26,17 @@ import numpy.typing as npt
 from tensorlang import config
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import ArgumentError, DefinitionError
+from tensorlang.networks.crew import STEPS_OF_A_KERNEL, Crew, workers_for
 from tensorlang.networks.model import Model, Shapes, Step
 from tensorlang.networks.quantization import Quantization, quantization_of
 from tensorlang.networks.signature import Array
 from tensorlang.runtime import cache
-from tensorlang.runtime.digest import digest_of, digest_of_file
+from tensorlang.runtime.digest import digest_of, known_digest
 from tensorlang.runtime.executable import Executable
 from tensorlang.runtime.histories import HISTORIES
-from tensorlang.runtime.memory import ALIGNMENT, give_back
+from tensorlang.runtime.memory import ALIGNMENT, read_ahead
+from tensorlang.runtime.ownership import Mapped
+from tensorlang.runtime.pace import steady
 from tensorlang.target import parse
 from tensorlang.target.backend import backend
 from tensorlang.target.detect import machine_options
@@ -97,13 +100,16 @@ class _Reading:
     fallback: str | None
     quantize: Quantization | None
 
-    def network(self, model: Any, machine: Target) -> Network:
-        """The network of a model. What that takes is imported here: models that are kept need none of it."""
+    def network(self, model: Any, machine: Target, opened: list[Any]) -> Network:
+        """The network of a model, which may be `opened` already, and is let go when it is read.
+
+        What that takes is imported here: models that are kept need none of it.
+        """
         from tensorlang.networks.network import Network
         from tensorlang.networks.onnx.reading import from_onnx
 
         def read(shapes: Mapping[str, Sequence[int]] | None) -> Network:
-            return from_onnx(model, shapes, self.known, self.fallback)
+            return from_onnx(opened.pop() if opened else model, shapes, self.known, self.fallback)
 
         if not isinstance(model, Network):
             made = read(self.shapes)
@@ -126,9 +132,24 @@ class _Reading:
 
 def _compiled(model: Any, machine: Target, progress: Progress | None, numerics: str, how: _Reading) -> Model:
     """A network compiled."""
-    from tensorlang.networks.compiling import compile_network
+    with steady():
+        from tensorlang.networks.compiling import compile_network
 
-    return compile_network(how.network(model, machine), machine, progress, numerics)
+        return compile_network(how.network(model, machine, []), machine, progress, numerics)
+
+
+def _opened_and_compiled(file: _File, machine: Target, progress: Progress | None, numerics: str) -> tuple[Model, bool]:
+    """The model of a file compiled, and whether all of it is in the file. Workers begin before it is read."""
+    with steady(), Crew() as crew:
+        from tensorlang.networks.onnx.reading import opened
+
+        proto, whole = opened(file.path)
+        crew.begin(workers_for(len(proto.graph.node) // STEPS_OF_A_KERNEL))
+        held = [proto]
+        del proto
+        from tensorlang.networks.compiling import compile_with
+
+        return compile_with(crew, file.how.network(file.path, machine, held), machine, progress, numerics), whole
 
 
 def _may_be_kept() -> bool:
@@ -167,12 +188,6 @@ class _File:
         """The digest of its content."""
         return self.hashed.result()
 
-    def is_self_contained(self) -> bool:
-        """Whether it is a model that has no data in other files."""
-        from tensorlang.networks.onnx.reading import is_self_contained
-
-        return is_self_contained(self.path)
-
 
 def _started(file: _File, machine: Target, progress: Progress | None, numerics: str) -> Model:
     """A model from the cache; compiled, and kept there, where it is not. ArgumentError for a fallback that is none."""
@@ -198,9 +213,7 @@ def _started(file: _File, machine: Target, progress: Progress | None, numerics: 
             if progress is not None:
                 progress(len(made.steps), len(made.steps), "")
             return made
-    whole = file.is_self_contained()  # while no weights are in memory yet
-    give_back()
-    made = _compiled(file.path, machine, progress, numerics, file.how)
+    made, whole = _opened_and_compiled(file, machine, progress, numerics)
     if whole and not made.fallback:
         _keep(made, key)
     return made
@@ -213,7 +226,7 @@ class _Unusable(Exception):
 def _digest(path: Path) -> str:
     """The content of a model, as text; what is no file has none, and is refused by whoever reads it."""
     try:
-        return digest_of_file(path)
+        return known_digest(path)
     except OSError:
         return ""
 
@@ -286,14 +299,13 @@ def _restored(found: bytes, key: tuple[str, ...], machine: Target) -> Model:
     try:
         kept: _Kept = pickle.loads(found)
         mapped = cache.find_file(key, _ENDING)
-        if mapped is None or len(mapped) != sum(kept.parts):
+        if mapped is None or len(mapped.content) != sum(kept.parts):
             raise _Unusable
-        begins = accumulate(kept.parts, initial=0)
-        weights = {name: _weight(mapped, *place) for name, place in kept.weights.items()}
+        weights = {name: _weight(mapped.content, *place) for name, place in kept.weights.items()}
         with ThreadPoolExecutor(1) as beside:  # the digest is of a hundred megabytes, and lets others run
-            digest = beside.submit(digest_of, [mapped[at : at + size] for at, size in zip(begins, kept.parts)])
+            whole = beside.submit(_are_whole, mapped, kept)
             runs = [_unpacked(packed, machine) for packed in kept.kernels]
-            if digest.result() != kept.digest:
+            if not whole.result():
                 raise _Unusable
     except _Unusable:
         raise
@@ -301,6 +313,19 @@ def _restored(found: bytes, key: tuple[str, ...], machine: Target) -> Model:
         raise _Unusable from error
     steps = [Step(runs[k], *said) for k, said in kept.steps]
     return Model(kept.name, steps, kept.shapes, weights, kept.inputs, kept.outputs)
+
+
+def _are_whole(mapped: Mapped, kept: _Kept) -> bool:
+    """Whether weights are those that were kept: they were when this was looked at last, and have not changed since."""
+    key = ("weights are whole", kept.digest, mapped.state)
+    if mapped.state and cache.find(key) is not None:
+        read_ahead(mapped.content)
+        return True
+    begins = accumulate(kept.parts, initial=0)
+    same = digest_of([mapped.content[at : at + size] for at, size in zip(begins, kept.parts)]) == kept.digest
+    if same and mapped.state:
+        cache.keep(key, b"")
+    return same
 
 
 def _unpacked(packed: bytes, machine: Target) -> Executable:

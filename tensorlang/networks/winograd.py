@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from tensorlang.dataclass import dataclass
 from tensorlang.ir.affine import affine
 from tensorlang.ir.expr import Const, Load, Var
 from tensorlang.networks.network import Array
+from tensorlang.networks.pending import Pending
 from tensorlang.schedules.windows import WindowSum, window_sum
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import extent_of
@@ -22,6 +24,7 @@ from tensorlang.topi.toom_cook import WINDOW, transformed_weights
 from tensorlang.topi.winograd import by_tiles
 
 _TILES = (4, 2)
+WEIGHTS = "float32"
 _A_CYCLE = 2
 """Vector multiply-adds that begin in a cycle."""
 _TO_POINTS, _FROM_POINTS = 10.0, 5.0
@@ -83,9 +86,9 @@ def best_tile(layer: Layer, target: Target) -> int:
 
 def with_winograd(
     program: Program, weights: Mapping[str, Array], target: Target
-) -> tuple[Program, dict[str, Array], dict[str, str]]:
+) -> tuple[Program, Pending, dict[str, str]]:
     """The program with convolutions by tiles where that is worth it, its weights, and what to say of which stages."""
-    arrays, said = dict(weights), dict[str, str]()
+    arrays, said = Pending(weights), dict[str, str]()
     changed, before = dict[str, Operation](), dict[str, Sequence[Operation]]()
     if target.can.device:
         return program, arrays, said
@@ -99,8 +102,9 @@ def with_winograd(
         if made is None:
             continue
         before[found.op.name], changed[found.op.name] = made[:-1], made[-1]
-        arrays[found.weight] = found.transformed(arrays[found.weight], tile, block)
-        changed[found.weight] = PlaceholderOp(found.weight, *_described(arrays[found.weight]))
+        shape = found.panels(tile, block)
+        arrays.later(found.weight, partial(found.transformed, tile=tile, block=block), shape)
+        changed[found.weight] = PlaceholderOp(found.weight, tuple(Const(n, "int32") for n in shape), WEIGHTS)
         said |= {stage.name: f"winograd F({tile}x{tile}, 3x3)" for stage in made}
     return program.replacing(changed, before), arrays, said
 
@@ -124,23 +128,26 @@ class _Convolution:
 
     def by_tiles(self, tile: int, block: int, program: Program) -> list[Operation] | None:
         """The stages in its place, the last under its name; None where others have the names of the rest."""
-        layer, n = self.layer, tile + WINDOW - 1
+        layer = self.layer
         data = te.placeholder(self.data.buffer.shape, self.data.dtype, self.data.buffer.name)
-        blocks = -(-layer.outputs // block)
-        held = te.placeholder((n, n, blocks, layer.inputs, block), self.data.dtype, self.weight)
+        held = te.placeholder(self.panels(tile, block), WEIGHTS, self.weight)
         made = by_tiles(data, held, self.padding, layout("NHWC", "NCHW"), layer.outputs, self.op.name, "it is compiled")
         stages = canonical([made, data, held])[0].ops
         found: list[Operation] = [op for op in stages if not isinstance(op, PlaceholderOp)]
         return None if any(op.name in program.by_name for op in found[:-1]) else found
+
+    def panels(self, tile: int, block: int) -> tuple[int, ...]:
+        """The shape of the weights transformed."""
+        points = tile + WINDOW - 1
+        return points, points, -(-self.layer.outputs // block), self.layer.inputs, block
 
     def transformed(self, weight: Array, tile: int, block: int) -> Array:
         """The weights transformed, in blocks of outputs with zeros behind the last one."""
         plain = weight.transpose(self.order)
         full = np.pad(plain, [(0, -len(plain) % block), (0, 0), (0, 0), (0, 0)])
         made = transformed_weights(full, tile)
-        n, _, outputs, inputs = made.shape
-        panels = made.reshape(n, n, outputs // block, block, inputs).swapaxes(3, 4)
-        return np.ascontiguousarray(panels, weight.dtype)
+        points, _, blocks, inputs, _ = self.panels(tile, block)
+        return np.ascontiguousarray(made.reshape(points, points, blocks, block, inputs).swapaxes(3, 4), weight.dtype)
 
 
 def _convolution(program: Program, op: Operation, weights: Mapping[str, Array]) -> _Convolution | None:
@@ -156,7 +163,7 @@ def _convolution(program: Program, op: Operation, weights: Mapping[str, Array]) 
     wanted = (o, c, windows.down, windows.right)
     window = [windows.extents.get(axis) for axis in wanted[2:]] == [WINDOW, WINDOW]
     places = _places(windows) if known and window and sorted(terms) == sorted(wanted) else None
-    if places is None or {weight.dtype, windows.data.dtype} != {"float32"}:
+    if places is None or {weight.dtype, windows.data.dtype} != {WEIGHTS}:
         return None
     n, rows, columns, outputs = (extent_of(axis.extent) or 0 for axis in op.axes)
     _, high, wide, inputs = (extent_of(extent) or 0 for extent in windows.data.buffer.shape)
@@ -186,7 +193,3 @@ def _block(outputs: int, target: Target) -> int:
     """Output channels of a block: two vectors, or what there is."""
     lanes = target.lanes(32)
     return min(2 * lanes, -(-outputs // lanes) * lanes)
-
-
-def _described(array: Array) -> tuple[tuple[Const, ...], str]:
-    return tuple(Const(n, "int32") for n in array.shape), str(array.dtype)

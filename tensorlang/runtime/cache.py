@@ -23,7 +23,7 @@ from typing import TypeVar
 from tensorlang import config
 from tensorlang.errors import CacheRefused
 from tensorlang.location import caller
-from tensorlang.runtime.ownership import Untrusted, map_own, own_folder, read_own
+from tensorlang.runtime.ownership import Mapped, Untrusted, map_own, own_folder, read_own
 from tensorlang.version import VERSION
 
 T = TypeVar("T")
@@ -86,7 +86,7 @@ def keep(parts: tuple[str, ...], payload: bytes) -> None:
     _write(_key(parts), payload)
 
 
-def find_file(parts: tuple[str, ...], ending: str) -> memoryview | None:
+def find_file(parts: tuple[str, ...], ending: str) -> Mapped | None:
     """A file that was kept under a key, mapped; None where there is none. What is in it is for its user to check."""
     if not config.get("cache"):
         return None

@@ -17,8 +17,8 @@ from tensorlang.dataclass import dataclass
 ALIGNMENT = 64
 """Bytes of a line of a cache, and of the widest vector: in an array that begins elsewhere each lies in two lines."""
 HUGE_PAGE = 1 << 21
-_MADV_HUGEPAGE = 14
-"""What Linux's `madvise` calls them."""
+_MADV_HUGEPAGE, _MADV_POPULATE_READ = 14, 22
+"""What Linux's `madvise` calls them, and reading pages ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,13 @@ def empty_together(arrays: Sequence[tuple[tuple[int, ...], npt.DTypeLike]]) -> l
         block[start : start + size].view(element).reshape(shape)
         for (shape, _), element, size, start in zip(arrays, elements, sizes, [0, *ends], strict=False)
     ]
+
+
+def read_ahead(mapped: memoryview) -> None:
+    """Have the system map all pages of a file that is mapped, where it does so; other threads go on meanwhile."""
+    if sys.platform == "linux":
+        begin = np.frombuffer(mapped, np.uint8).ctypes.data
+        ctypes.CDLL(None).madvise(ctypes.c_void_p(begin), ctypes.c_size_t(len(mapped)), _MADV_POPULATE_READ)
 
 
 def _block(size: int) -> npt.NDArray[np.uint8]:

@@ -11,9 +11,14 @@ import errno
 import mmap
 import os
 import stat
+import time
 from pathlib import Path
 
+from tensorlang.dataclass import dataclass
+
 _MOST_LINKS = 40
+SETTLED = 2_000_000_000
+"""Nanoseconds after which a file that is written again has another time."""
 _HAS_OWNERS = hasattr(os, "geteuid")
 """Whether files have owners and modes here."""
 
@@ -63,19 +68,39 @@ def read_own(file: Path) -> bytes | None:
         return opened.read()
 
 
-def map_own(file: Path) -> memoryview | None:
-    """The same, mapped: it is read where it is looked at. A file of no bytes is None, too."""
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """A file in memory, which is read where it is looked at; `state` changes with the file, "" where that is unsure."""
+
+    content: memoryview
+    state: str
+
+
+def map_own(file: Path) -> Mapped | None:
+    """The same, mapped. A file of no bytes is None, too."""
     handle = _opened(file)
     if handle is None:
         return None
     try:
-        if not os.fstat(handle).st_size:
+        status = os.fstat(handle)
+        if not status.st_size:
             return None
         with contextlib.suppress(OSError, TypeError):  # of root's we cannot say that we used it
-            os.utime(handle)
-        return memoryview(mmap.mmap(handle, 0, access=mmap.ACCESS_READ))
+            os.utime(handle, ns=(time.time_ns(), status.st_mtime_ns))
+        return Mapped(memoryview(mmap.mmap(handle, 0, access=mmap.ACCESS_READ)), state_of(status, status.st_mtime_ns))
     finally:
         os.close(handle)
+
+
+def state_of(status: os.stat_result, changed: int) -> str:
+    """What changes with the content of a file, as text; "" for one that was `changed` (nanoseconds) too lately.
+
+    It may change again without another time: clocks of files go in steps, up to 2 seconds long. Whoever sets the times
+    of files by hand is not seen, if the size stays: say the time of the last change of any kind where others may do so.
+    """
+    if time.time_ns() - changed < SETTLED:
+        return ""
+    return f"{status.st_dev} {status.st_ino} {status.st_size} {status.st_mtime_ns} {changed}"
 
 
 def _opened(file: Path) -> int | None:

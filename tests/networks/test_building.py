@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,9 @@ from tensorlang.autotune import apply_history_best
 from tensorlang.autotune.measuring import pool
 from tensorlang.driver import Lowered
 from tensorlang.errors import ScheduleError
-from tensorlang.networks import building
-from tensorlang.networks.building import Job, build_all, workers_for
+from tensorlang.networks import building, crew
+from tensorlang.networks.building import Job, build_all
+from tensorlang.networks.crew import Crew, workers_for
 from tensorlang.target import parse
 
 A = te.placeholder((6, 8), name="A")
@@ -66,11 +68,12 @@ def check(kernels: list[Any]) -> None:
 
 def test_workers_build_what_is_built_here(jobs: list[Job], begun: list[Job], tmp_path: Path) -> None:
     told: list[Job] = []
-    kernels = build_all(jobs, 2, told.append, here=False)
+    with Crew() as workers:
+        kernels = build_all(jobs, workers.begin(2), told.append, here=False)
     assert begun == [jobs[2]] and sorted(map(id, told)) == sorted(map(id, jobs))
     check(kernels)
     assert len([*tmp_path.glob("*.o")]) == len(jobs)  # where the settings of this process say
-    for kernel, own in zip(kernels, build_all(jobs, 0), strict=True):
+    for kernel, own in zip(kernels, build_all(jobs, Crew()), strict=True):
         assert [kernel.source(form) for form in own.source_forms] == [own.source(form) for form in own.source_forms]
         assert isinstance(kernel.origin, Lowered) and isinstance(own.origin, Lowered)
         assert kernel.origin.schedule.trace == own.origin.schedule.trace
@@ -79,7 +82,8 @@ def test_workers_build_what_is_built_here(jobs: list[Job], begun: list[Job], tmp
 
 def test_all_processes_take_from_one_queue(jobs: list[Job], begun: list[Job]) -> None:
     told: list[Job] = []
-    check(build_all(jobs, 1, told.append))
+    with Crew() as workers:
+        check(build_all(jobs, workers.begin(1), told.append))
     assert jobs[2] in begun and sorted(map(id, told)) == sorted(map(id, jobs))
 
 
@@ -91,17 +95,42 @@ def test_what_a_worker_could_not_build_is_built_here(
     jobs: list[Job], begun: list[Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(building, "_built", dies)
-    check(build_all(jobs, 1, here=False))
+    with Crew() as workers:
+        check(build_all(jobs, workers.begin(1), here=False))
     assert sorted(map(id, begun)) == sorted(map(id, jobs))
 
 
 def test_errors_are_those_of_this_process(jobs: list[Job]) -> None:
     found = []
-    for workers in (0, 1):
-        with config.override(statements=1), pytest.raises(ScheduleError) as caught:
-            build_all(jobs[:1], workers, here=False)
+    for count in (0, 1):
+        with Crew() as workers, config.override(statements=1), pytest.raises(ScheduleError) as caught:
+            build_all(jobs[:1], workers.begin(count), here=False)
         found.append(str(caught.value))
     assert found[0] == found[1]
+
+
+def test_what_is_to_be_done_meanwhile_waits_for_no_kernel(jobs: list[Job], monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, done = Event(), list[bool]()
+    begin = Job.begin
+
+    def waits(job: Job) -> Callable[[], Any]:
+        finish = begin(job)
+        return lambda: finish() if begun.wait(60.0) else None
+
+    def meanwhile() -> None:
+        done.append(begun.is_set())
+        begun.set()
+
+    monkeypatch.setattr(Job, "begin", waits)
+    check(build_all(jobs, Crew(), meanwhile=meanwhile))
+    assert done == [False]
+
+
+def test_kernels_of_few_stages_are_lowered_first(jobs: list[Job]) -> None:
+    first: te.Tensor = te.compute((6, 8), lambda i, j: A[i, j] + 1, name="B")
+    long, told = Job((A,), (te.compute((6, 8), lambda i, j: first[i, j] * 2, name="C"),), parse(None)), list[Job]()
+    build_all([long, *jobs[:2]], Crew(), told.append)
+    assert told == [*jobs[:2], long]
 
 
 def test_an_interrupt_ends_workers(jobs: list[Job], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,14 +146,14 @@ def test_an_interrupt_ends_workers(jobs: list[Job], monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(pool, "Worker", Recorded)
     for here in (True, False):
-        with pytest.raises(KeyboardInterrupt):
-            build_all(jobs, 2, stop, here)
+        with pytest.raises(KeyboardInterrupt), Crew() as workers:
+            build_all(jobs, workers.begin(2), stop, here)
     assert started and all(worker._closed and worker._process is None for worker in started)
 
 
 def test_workers_are_started_where_they_are_worth_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def found(cores: int, kernels: int, quota: float = math.inf) -> int:
-        monkeypatch.setattr(building, "cpu_quota", lambda: quota)
+        monkeypatch.setattr(crew, "cpu_quota", lambda: quota)
         with config.override(num_threads=cores):
             return workers_for(kernels)
 

@@ -18,7 +18,8 @@ from tensorlang.autotune import apply_history_best
 from tensorlang.errors import ArgumentError, CacheRefused, DefinitionError
 from tensorlang.networks import Model, compiling, starting
 from tensorlang.networks.onnx.reading import from_onnx
-from tensorlang.runtime import cache
+from tensorlang.runtime import cache, ownership
+from tensorlang.runtime.digest import digest_of
 from tests.networks.models import drawn, model, node, onnx, reference
 
 INPUT = drawn(4, 6)
@@ -43,13 +44,13 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The networks that were compiled, and not started."""
     done: list[str] = []
 
-    real = compiling.compile_network
+    real = compiling.compile_with
 
-    def compile_network(network: Any, *rest: Any) -> Model:
+    def compile_with(crew: Any, network: Any, *rest: Any) -> Model:
         done.append(network.name)
-        return real(network, *rest)
+        return real(crew, network, *rest)
 
-    monkeypatch.setattr(compiling, "compile_network", compile_network)
+    monkeypatch.setattr(compiling, "compile_with", compile_with)
     return done
 
 
@@ -183,6 +184,27 @@ def test_weights_that_are_not_whole_or_not_ours_are_made_again(how: str, file: P
     assert len(compiled) == 2
     np.testing.assert_array_equal(tensorlang.compile(file)(INPUT), wanted)
     assert len(compiled) == (3 if how == "writable" else 2)  # left alone, and told
+
+
+@pytest.mark.parametrize("how", [_torn, _changed])
+def test_weights_that_were_looked_at_are_looked_at_again_when_they_change(
+    how: Callable[[Path], None], file: Path, compiled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ownership, "SETTLED", -1_000_000_000)
+    wanted, looked = tensorlang.compile(file)(INPUT), list[Any]()
+
+    def looking(parts: Any) -> str:
+        looked.append(parts)
+        return digest_of(parts)
+
+    monkeypatch.setattr(starting, "digest_of", looking)
+    for _ in range(3):
+        np.testing.assert_array_equal(tensorlang.compile(file)(INPUT), wanted)
+    assert len(compiled) == len(looked) == 1
+    (weights,) = config.get("cache_dir").glob("*.weights")
+    how(weights)
+    np.testing.assert_array_equal(tensorlang.compile(file)(INPUT), wanted)
+    assert len(compiled) == 2
 
 
 def test_a_file_that_others_can_write_is_told(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from tensorlang.runtime.digest import PIECE, digest_of, digest_of_file
+from tensorlang import config
+from tensorlang.runtime import digest, ownership
+from tensorlang.runtime.digest import PIECE, digest_of, digest_of_file, known_digest
 from tests.thoroughness import draws
 
 SIZES = [0, 1, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE + 5]
@@ -36,3 +39,26 @@ def test_no_byte_is_left_out() -> None:
         digest_of([first[:-1], last]),
         digest_of([first[:9], first[9:], last]),
     }
+
+
+def test_a_file_that_has_not_changed_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, read = tmp_path / "content", list[Path]()
+
+    def reading(path: Path) -> str:
+        read.append(path)
+        return digest_of_file(path)
+
+    monkeypatch.setattr(digest, "digest_of_file", reading)
+    with config.override(cache_dir=tmp_path / "cache"):
+        file.write_bytes(CONTENT[:9])
+        assert known_digest(file) == known_digest(file) == digest_of_file(file)
+        assert len(read) == 2  # it was written just now, and may be written again at the same time
+        monkeypatch.setattr(ownership, "SETTLED", -1_000_000_000)
+        assert known_digest(file) == known_digest(file) == digest_of_file(file)
+        assert len(read) == 3
+        before = file.stat()
+        file.write_bytes(CONTENT[1:10])
+        os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))  # which is a change of its own
+        assert known_digest(file) == digest_of_file(file) and len(read) == 4
+        with pytest.raises(FileNotFoundError):
+            known_digest(tmp_path / "none")

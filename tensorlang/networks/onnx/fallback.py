@@ -59,16 +59,19 @@ class _Foreign:
     types: dict[str, Any] = field(default_factory=dict)
 
 
-def read_with_fallback(model: Any, fresh: Callable[[], Reading], read: Read, refused: Sequence[Refusal]) -> Reading:
+def read_with_fallback(
+    model: Any, fresh: Callable[[], Reading], read: Read, refused: Sequence[Refusal], chosen: Mapping[int, str]
+) -> Reading:
     """A model as far as it can be read, with parts of it that run in onnxruntime.
 
-    `fresh` begins to read it anew, `refused` is what was refused before. MissingDependency without onnxruntime.
+    `fresh` begins to read it anew, `refused` is what was refused before, `chosen` are nodes that are to run there, by
+    number, and why. MissingDependency without onnxruntime.
     """
     package = onnxruntime_package(refused)
     nodes = list(model.graph.node)
     said = {value.name: value.type for value in (*model.graph.value_info, *model.graph.output)}
     first = fresh()
-    found = _foreign(model, first, read, said, package)
+    found = _foreign(model, first, read, said, package, chosen)
     results = [output.name for output in model.graph.output]
     last = _last(nodes, found, results)
     stages = _stages(nodes, found, first.values)
@@ -97,8 +100,10 @@ def read_with_fallback(model: Any, fresh: Callable[[], Reading], read: Read, ref
     return reading
 
 
-def _foreign(model: Any, reading: Reading, read: Read, said: Mapping[str, Any], package: Any) -> _Foreign:
-    """The nodes that are not taken; what they make stands in its place, where its shape is known.
+def _foreign(
+    model: Any, reading: Reading, read: Read, said: Mapping[str, Any], package: Any, chosen: Mapping[int, str]
+) -> _Foreign:
+    """The nodes that are not taken, or `chosen`; what they make stands in its place, where its shape is known.
 
     Where nothing can be inferred, the type counts that is `said` of a name.
     """
@@ -107,6 +112,10 @@ def _foreign(model: Any, reading: Reading, read: Read, said: Mapping[str, Any], 
         before = len(reading.refused), len(reading.skipped)
         read(node, reading)
         if before == (len(reading.refused), len(reading.skipped)):
+            if number in chosen and all(name in reading.values for name in node.output if name):
+                found.nodes[number] = (_refusal(node, chosen[number]),)
+                made = {name: reading.values[name] for name in node.output if name}
+                found.kinds |= {name: (shape_of(value), str(value.dtype)) for name, value in made.items()}
             continue
         unknown = ", ".join(name for name in reads_of(node) if name in found.loose)
         why = f"the shape of its input {unknown} is known only when the network runs"

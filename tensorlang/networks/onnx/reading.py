@@ -61,12 +61,14 @@ def read_model(
     shapes: Mapping[str, Sequence[int]] | None = None,
     known: Mapping[str, npt.ArrayLike] | None = None,
     fallback: str | None = None,
+    chosen: Mapping[int, str] | None = None,
 ) -> Reading:
-    """A model as far as it can be read, with what is refused of it; raises as `from_onnx`, but for refusals."""
+    """A model as far as it can be read, with what is refused of it; raises as `from_onnx`, but for refusals.
+
+    `chosen`: nodes of a `recent` model that run in onnxruntime in any case, by number, and why.
+    """
     check_fallback(fallback)
-    proto = _loaded(model)
-    _refuse_unreadable_names(proto)
-    proto = _recent(proto)
+    proto = recent(model)
     functions = functions_of(proto)
 
     def fresh() -> Reading:
@@ -77,9 +79,9 @@ def read_model(
     reading = fresh()
     for node in proto.graph.node:
         _read(node, reading)
-    if fallback is None or not reading.refused:
+    if not chosen and (fallback is None or not reading.refused):
         return reading
-    return read_with_fallback(proto, fresh, _read, reading.refused)
+    return read_with_fallback(proto, fresh, _read, reading.refused, chosen or {})
 
 
 def declared_inputs(model: str | os.PathLike[str] | Any) -> tuple[str, dict[str, Declared]]:
@@ -112,18 +114,33 @@ def _loaded(model: Any) -> Any:
     onnx = onnx_package()
     if isinstance(model, onnx.ModelProto):
         return model
-    path = Path(model)
+    return opened(Path(model))[0]
+
+
+def opened(path: Path) -> tuple[Any, bool]:
+    """The model in a file, with its external data; and whether it is one without weights in other files."""
+    onnx = onnx_package()
     if not path.is_file():
         raise DefinitionError(f"there is no file {path}")
     try:
-        proto = onnx.load(os.fspath(path))
+        proto = onnx.load(os.fspath(path), load_external_data=False)
+        held = [tensor for graph in graphs_of(proto.graph) for tensor in graph.initializer]
+        whole = all(tensor.data_location != onnx.TensorProto.EXTERNAL for tensor in held)
+        onnx.load_external_data_for_model(proto, os.fspath(path.parent))
     except onnx.checker.ValidationError as error:  # external data that is missing, or outside of the folder
         raise DefinitionError(f"{path}: {error}") from error
     except Exception as error:  # protobuf's own error has no public class
         raise DefinitionError(f"{path} is no ONNX model: {error}") from error
     if not proto.graph.node:
         raise DefinitionError(f"{path} is no ONNX model: it has no nodes")
-    return proto
+    return proto, whole
+
+
+def recent(model: str | os.PathLike[str] | Any) -> Any:
+    """A model, checked, in an opset that rules know; such a one stays as it is. Raises as `from_onnx`."""
+    proto = _loaded(model)
+    _refuse_unreadable_names(proto)
+    return _recent(proto)
 
 
 def _recent(proto: Any) -> Any:
@@ -148,17 +165,6 @@ def _recent(proto: Any) -> Any:
         raise DefinitionError(
             f"the onnx package cannot convert opset {made} of the model to {OLDEST}: {line}"
         ) from error
-
-
-def is_self_contained(path: Path) -> bool:
-    """Whether a file is a model without weights in other files; False for what cannot be read."""
-    onnx = onnx_package()
-    try:
-        proto = onnx.load(os.fspath(path), load_external_data=False)
-    except Exception:  # whoever reads the model says what is wrong
-        return False
-    held = [tensor for graph in graphs_of(proto.graph) for tensor in graph.initializer]
-    return all(tensor.data_location != onnx.TensorProto.EXTERNAL for tensor in held)
 
 
 def _refuse_unreadable_names(proto: Any) -> None:

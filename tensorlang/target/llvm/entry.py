@@ -42,7 +42,8 @@ def emit_entry(emitted: Emitted, kernel: Kernel, limit: int, signature: Signatur
     if emitted.calls or not {v.name for v in kernel.sizes} <= bare | passed or _arrays(taken) != _arrays(kernel.params):
         return None
     module = emitted.module
-    fn = Function(module, module.unique(f"{emitted.symbol.removesuffix('.kernel')}.entry"), _PARAMETERS)
+    name, short = module.unique(f"{emitted.symbol.removesuffix('.kernel')}.entry"), _is_short(kernel)
+    fn = Function(module, name, _PARAMETERS, plain=not short)
     _need(fn, _equal(fn, "ptr", "%names", "null"))
     _need(fn, _equal(fn, "i64", "%count", str(len(taken))))
     given = [(param, _load(fn, "%args", _POINTER_BYTES * n, "ptr")) for n, param in enumerate(taken)]
@@ -54,7 +55,7 @@ def emit_entry(emitted: Emitted, kernel: Kernel, limit: int, signature: Signatur
     pointers = [_load(fn, held, cpython.DATA, "ptr") for held in objects]
     _check_overlap(fn, scope, kernel, pointers)
     arguments = [f"ptr {p}" for p in pointers] + [scope.values[v.name].typed for v in kernel.sizes]
-    _run(fn, emitted.symbol, arguments, release=not _is_short(kernel))
+    _run(fn, emitted.symbol, arguments, release=not short)
     fn.finish("ptr")
     return fn.name
 

@@ -17,6 +17,8 @@ from tensorlang.dataclass import dataclass
 from tensorlang.target.spec import Target
 
 INDEX = "int64"
+PLAIN = "optnone noinline #0"
+"""Attributes of a function that runs once a call of a kernel that takes a microsecond or more: LLVM is sooner done."""
 _LOOP_SHAPES = {
     "": '!{!"llvm.loop.vectorize.enable", i1 false}',
     "kept": '!{!"llvm.loop.unroll.disable"}',
@@ -207,12 +209,18 @@ class Function:
 
     Values are numbered as they are written: an instruction that only computes is not written again where its result
     is at hand. `_results` are those at hand by their text, `_computed` the same in order; of a block that has not
-    begun, `_ahead` says how many of them are at hand on every way to it. One that stands `apart` is not inlined. What
-    machine code wants `around` it has been called where this is set.
+    begun, `_ahead` says how many of them are at hand on every way to it. One that stands `apart` is not inlined, one
+    that is `plain` is not optimised either. What machine code wants `around` it has been called where this is set.
     """
 
     def __init__(
-        self, module: Module, name: str, parameters: list[str], internal: bool = False, apart: bool = False
+        self,
+        module: Module,
+        name: str,
+        parameters: list[str],
+        internal: bool = False,
+        apart: bool = False,
+        plain: bool = False,
     ) -> None:
         self.module = module
         self.name = name
@@ -222,7 +230,7 @@ class Function:
         self.around: tuple[str, str] | None = None
         self._parameters = parameters
         self._linkage = "internal " if internal else ""
-        self._attributes = "noinline #0" if apart else "#0"
+        self._attributes = PLAIN if plain else "noinline #0" if apart else "#0"
         self._allocas: list[str] = []
         self._lines: list[str] = []
         self._count = 0

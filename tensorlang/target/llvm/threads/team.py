@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 
 from tensorlang.runtime.threads import BUDGET, CALLER_KEY, LIMIT, TAKEN, TEAM_SYMBOL
-from tensorlang.target.llvm.text import INDEX, Function, Module, Value
+from tensorlang.target.llvm.text import INDEX, PLAIN, Function, Module, Value
 
 _NAME = "tensorlang.take_helpers"
 _YIELDS = 16
 """How often a caller gives its CPU away while a helper has not begun."""
 
 _TAKE = f"""\
-define internal i64 @{_NAME}(i64 %most) noinline #0 {{
+define internal i64 @{_NAME}(i64 %most) {PLAIN} {{
 entry:
   %limit.at = getelementptr i8, ptr @{TEAM_SYMBOL}, i64 {LIMIT}
   %limit = load atomic i64, ptr %limit.at monotonic, align 8
@@ -43,8 +43,8 @@ some:
 }}"""
 
 
-_ASIDE = """\
-define internal void @tensorlang.step_aside(i64 %cpu, i64 %caller) noinline #0 {
+_ASIDE = f"""\
+define internal void @tensorlang.step_aside(i64 %cpu, i64 %caller) {PLAIN} {{
 entry:
   %mask = alloca [128 x i8], align 8
   %now = call i32 @sched_getcpu()
@@ -71,11 +71,11 @@ move:
   br label %done
 done:
   ret void
-}"""
+}}"""
 
 
 _LET_IN = f"""\
-define internal void @tensorlang.let_in(ptr %begun, i64 %helpers) noinline #0 {{
+define internal void @tensorlang.let_in(ptr %begun, i64 %helpers) {PLAIN} {{
 entry:
   br label %head
 head:
