@@ -65,6 +65,23 @@ class Memory:
 _NONE = Memory(0, 0)
 
 
+@dataclass(frozen=True, slots=True)
+class VendorPart:
+    """Nodes of a kernel, with its seconds `here` and those that another library takes for them, `there`.
+
+    `taken`: that library runs them in the network.
+    """
+
+    nodes: tuple[str, ...]
+    here: float
+    there: float
+    taken: bool
+
+    def __str__(self) -> str:
+        where = "onnxruntime" if self.taken else "here"
+        return f"{', '.join(self.nodes)}: {self.here * 1e6:.1f} us, onnxruntime {self.there * 1e6:.1f}; runs {where}"
+
+
 class Span(NamedTuple):
     """When something began and ended, by `time.perf_counter`."""
 
@@ -113,6 +130,7 @@ class Model:
         given = {*self.inputs.values(), *self.outputs.values(), *self.weights}
         self.arena: Arena = arena_of(_lives(self.steps, self.shapes, given))
         self.again: Callable[[], Model] | None = None  # makes it from its file, where it is from the cache
+        self.vendor: tuple[VendorPart, ...] = ()  # what was compared, where parts were to go to another library
         self._inner = inner
         self._bound = threading.local()
 

@@ -63,6 +63,7 @@ def compile_model(
     known: Mapping[str, npt.ArrayLike] | None = None,
     fallback: str | None = None,
     quantize: Quantization | str | os.PathLike[str] | None = None,
+    vendor: str | None = None,
 ) -> Model:
     """Return a network compiled for a target (this machine's CPU unless given).
 
@@ -72,6 +73,8 @@ def compile_model(
     of compiled kernels, but for models with nodes that onnxruntime runs.
     `quantize`: in fewer bits, as a `Quantization` says; "weights", "bfloat16", and a folder of samples for int8 are
     short for one. Models in files start from the cache for the same samples, without reading what they make.
+    `vendor="onnxruntime"`: parts of the model that onnxruntime runs faster on this machine run there, chosen by time
+    and raced in the whole network, which takes some seconds; `model.vendor` tells of each what it takes here and there.
     Convolutions of 3 * 3 in float32 are computed by Winograd's algorithm where that is estimated to be faster, with an
     error of 2e-6 to 4e-6 of the largest value; `numerics="strict"` has sums over windows only. Raises what `from_onnx`,
     `build` and the functions of quantization raise; ArgumentError for a network with shapes, and for other numerics.
@@ -81,6 +84,8 @@ def compile_model(
         text = f"a module of PyTorch is read by an example of its input: {module}, or torch.compile(module, backend="
         raise ArgumentError(f"{text}'tensorlang'); got {type(model).__name__}")
     how = _Reading(shapes, known, fallback, quantization_of(quantize))
+    if vendor is not None:
+        return _with_vendor(model, parse(target), progress, numerics, how, vendor)
     if not isinstance(model, str | os.PathLike) or not _may_be_kept():
         return _compiled(model, parse(target), progress, numerics, how)
     with ThreadPoolExecutor(1, "tensorlang-digest") as beside:  # while LLVM is imported
@@ -128,6 +133,19 @@ class _Reading:
             {name: [str(a.dtype), a.shape, a.tobytes().hex()] for name, a in arrays.items()},
             None if self.quantize is None else self.quantize.to_json(),
         ]
+
+
+def _with_vendor(
+    model: Any, machine: Target, progress: Progress | None, numerics: str, how: _Reading, vendor: str
+) -> Model:
+    """A model of ONNX compiled, with parts that another library runs faster."""
+    from tensorlang.networks.network import Network
+    from tensorlang.networks.onnx.vendor import check_vendor, compile_with_vendor
+
+    check_vendor(vendor)
+    if isinstance(model, Network) or how.quantize is not None:
+        raise ArgumentError(f"vendor={vendor!r} takes nodes of a model of ONNX as they are: give its file, or quantize")
+    return compile_with_vendor(model, machine, progress, numerics, how.shapes, how.known, how.fallback)
 
 
 def _compiled(model: Any, machine: Target, progress: Progress | None, numerics: str, how: _Reading) -> Model:
