@@ -160,6 +160,7 @@ offer(
         "Broadcast": "tensorlang.te.machine:broadcast",
         "Evaluate": "tensorlang.te.machine:evaluate",
         "call_intrin": "tensorlang.te.machine:call_intrin",
+        "CallEffectKind": "tensorlang.te.lowering_rules:CallEffectKind",
         "call_llvm_intrin": "tensorlang.te.machine:call_llvm_intrin",
         "call_llvm_pure_intrin": "tensorlang.te.machine:call_llvm_intrin",
         "decl_buffer": "tensorlang.te.tile_buffer:decl_buffer",
@@ -295,7 +296,6 @@ refuse(
         **dict.fromkeys(
             ("q_multiply_shift", "q_multiply_shift_per_axis"), "multiply as int64, add the rounding, shift_right"
         ),
-        "CallEffectKind": "calls of an expression have no effects",
         "CommReducer": "use te.comm_reducer",
         "DataProducer": "use te.Tensor",
         "PrimFunc": "use tensorlang.lower(s, args)",
@@ -327,6 +327,8 @@ refuse(
 )
 _LISTS = "use Python's lists and dicts"
 offer("tensorlang.ir", {name: f"tensorlang.te.saved:{name}" for name in ("load_json", "save_json")})
+_RULES = ("register_intrin_lowering", "register_op_attr")
+offer("tensorlang.ir", {name: f"tensorlang.te.lowering_rules:{name}" for name in _RULES})
 refuse(
     "tensorlang.ir",
     {

@@ -90,7 +90,7 @@ class _Sight:
 
 def tested(op: ComputeOp, sizes: frozenset[str], values: Sequence[Expr]) -> tuple[GuardedLoad, ...]:
     """The loads of some values of an operation that only a run can tell to stay inside their arrays."""
-    unknown = unproven(op, sizes, values)
+    unknown = _distinct(values) if sizes else unproven(op, sizes, values)
     if not unknown:
         return ()
     axes = (*op.axes, *op.reduce_axes) if op.reduction is None or values is op.body else op.axes
@@ -102,11 +102,12 @@ def tested_among(
     op: HybridOp, values: Sequence[Expr], axes: Sequence[str], domain: Sequence[Expr], sizes: frozenset[str]
 ) -> tuple[GuardedLoad, ...]:
     """The loads of some values over these axes in a domain that only a run can tell to stay inside their arrays."""
-    return _unprovable(_Bounds(op, axes, domain, sizes), unproven_among(values, axes, sizes))
+    unknown = _distinct(values) if sizes else unproven_among(values, axes, sizes)
+    return _unprovable(_Bounds(op, axes, domain, sizes), unknown)
 
 
 def _unprovable(proof: _Bounds, unknown: tuple[GuardedLoad, ...]) -> tuple[GuardedLoad, ...]:
-    """Without those that stay inside whatever the guards say that isl cannot see."""
+    """Without those that stay inside whatever the sizes are, and the guards say that isl cannot see."""
     return tuple((load, guards) for load, guards in unknown if not proof.holds(load, guards))
 
 
@@ -135,7 +136,10 @@ def key_of_load() -> Callable[[Load, Sequence[Expr]], tuple[str, ...]]:
 
 
 def check_bounds(program: Program) -> None:
-    """Prove that every affine access stays inside its array; DefinitionError with the first one that does not."""
+    """Prove that every affine access stays inside its array; DefinitionError with the first one that does not.
+
+    A read that only small sizes put outside is left to a run, as one that depends on data is.
+    """
     sizes = frozenset(v.name for v in program.sizes)
     for op in program.ops:
         match op:
@@ -161,6 +165,10 @@ def in_place(op: ComputeOp | HybridOp, array: str) -> str:
     pairs = zip(op.outputs, op.updates, strict=True) if isinstance(op, HybridOp) else ()
     old = next((old for made, old in pairs if made.name == array and old is not None), None)
     return f"; {array} is {old.name}, updated in place" if old is not None and old.name != array else ""
+
+
+_LARGE = 1 << 20
+"""Sizes that are no small ones."""
 
 
 @lru_cache(maxsize=1024)
@@ -198,8 +206,13 @@ class _Bounds:
         if not (self.sight.all(conditions) and self.sight.index(load.index)):
             return
         for bad, namer in self._outside(load, conditions):
-            if not _is_empty(bad):
+            if not _is_empty(bad) and not (word == "reads" and self._is_of_small_sizes(bad, namer)):
                 raise DefinitionError(self._complaint(load, isl.make_set(bad), namer, word), self.op.location)
+
+    def _is_of_small_sizes(self, bad: str, namer: Namer) -> bool:
+        """Whether points are outside for small sizes alone, as those of `A[0]` where there may be no element."""
+        large = " and ".join(f"{size} >= {_LARGE}" for size in namer.parameters)
+        return bool(large) and _is_empty(f"{bad.removesuffix(' }')} and {large} }}")
 
     def holds(self, load: Load, conditions: tuple[Expr, ...]) -> bool:
         """Whether an access stays inside its array, by those conditions that isl can see."""

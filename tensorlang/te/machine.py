@@ -12,6 +12,7 @@ from tensorlang.ir.expr import Const, Expr, ExprLike, Var, as_expr
 from tensorlang.ir.machine import Broadcast, MachineCall, Reinterpret, dtype_text, lanes, vector_dtype
 from tensorlang.ir.stmt import Let, Seq, Stmt
 from tensorlang.location import caller
+from tensorlang.te.lowering_rules import asked, of_c
 
 _VOID = ("void", "handle", "")
 _REINTERPRET = ("tir.reinterpret", "reinterpret")
@@ -71,9 +72,12 @@ def call_extern(dtype: str, func_name: str, *args: Any) -> Expr:
     """Return a call of a C function by its symbol; `dtype` is that of its result (`void`: none).
 
     Operands are scalars and the pointers of `access_ptr`. The function comes from the `source=` of the intrinsic, or
-    from a library that this process has loaded.
+    from a library that this process has loaded; those of C's math library (`expf`) are te's, in any expression.
     """
     operands = tuple(_operand(a, func_name) for a in args)
+    known = None if any(map(lanes, operands)) else of_c(dtype, func_name, operands)
+    if known is not None:
+        return known
     if dtype in _VOID:
         return MachineCall("extern", func_name, operands, "int32", returns=False)
     element, wide = vector_dtype(dtype)
@@ -97,11 +101,17 @@ def call_llvm_intrin(dtype: str, name: str, *args: Any) -> Expr:
 
 
 def call_intrin(dtype: str, func_name: str, *args: Any) -> Expr:
-    """Return `tir.reinterpret` of one operand, classic te's one intrinsic of this form that a CPU body needs."""
+    """Return a call of `tir.reinterpret`, of a function of te (`tir.exp`), or of a name with a rule for it.
+
+    See register_intrin_lowering; DefinitionError for other names, and other numbers of operands.
+    """
     if func_name not in _REINTERPRET or len(args) != 1:
+        found = asked(func_name, dtype, args)
+        if found is not None:
+            return found
         raise DefinitionError(
-            f"call_intrin knows tir.reinterpret of one operand, got {func_name} of {len(args)}; for others use te's "
-            "functions (te.fma, te.exp), tir.call_llvm_intrin or tir.call_extern",
+            f"call_intrin knows tir.reinterpret of one operand, te's functions, and what ir.register_intrin_lowering "
+            f"has a rule for, got {func_name} of {len(args)}; others are tir.call_llvm_intrin and tir.call_extern",
             caller(),
         )
     return Reinterpret(*_checked(dtype, args[0]))

@@ -14,6 +14,7 @@ from tensorlang.ir.expr import Const, Expr, ExprLike, Select, binary
 from tensorlang.ir.intrinsics import TABLE, call
 from tensorlang.location import caller
 from tensorlang.te.examples import with_example
+from tensorlang.te.lowering_rules import ruled
 
 const = ir.const
 cast = ir.cast
@@ -145,7 +146,7 @@ def likely(cond: ExprLike) -> Expr:
 
 def _unary(name: str) -> Callable[[ExprLike], Expr]:
     def intrinsic(x: ExprLike) -> Expr:
-        return call(name, x)
+        return ruled(name, x)
 
     _describe(intrinsic, name)
     return intrinsic
@@ -153,7 +154,7 @@ def _unary(name: str) -> Callable[[ExprLike], Expr]:
 
 def _binary(name: str) -> Callable[[ExprLike, ExprLike], Expr]:
     def intrinsic(x: ExprLike, y: ExprLike) -> Expr:
-        return call(name, x, y)
+        return ruled(name, x, y)
 
     _describe(intrinsic, name)
     return intrinsic
@@ -188,7 +189,7 @@ def fma(a: ExprLike, b: ExprLike, c: ExprLike) -> Expr:
     >>> te.evaluate(te.fma, 2.0, 3.0, 4.0)
     np.float32(10.0)
     """
-    return call("fma", a, b, c)
+    return ruled("fma", a, b, c)
 
 
 def exp10(x: ExprLike) -> Expr:
