@@ -27,19 +27,6 @@ RFACTOR = {
         lambda s: s.rfactor("B", "k"),
         ("axis k of B was already transformed; its loops are i, k_o, k_i",),
     ),
-    "symbolic extent": Refusal(
-        lambda: row_sum(m, n),
-        (),
-        lambda s: s.rfactor("B", "k"),
-        ("rfactor needs a constant extent, and k has a symbolic one",),
-        legal=("outer, inner = s['B'].split('k', factor=4); s.rfactor('B', inner, 0)",),
-    ),
-    "blocks of a symbolic extent": Refusal(
-        lambda: row_sum(m, n),
-        (lambda s: s["B"].split("k", 4),),
-        lambda s: s.rfactor("B", "k_o"),
-        ("k_o has a symbolic one",),
-    ),
     "factor_axis too large": Refusal(
         matmul, (), lambda s: s.rfactor("C", "k", 3), ("factor_axis must be a whole number between 0 and 2, got 3",)
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.error.refusal import Refusal, refused
-from tests.programs import chain, matmul, row_sum, two_consumers, with_extern
+from tests.programs import chain, row_sum, two_consumers, with_extern
 
 CACHE_READ = {
     "unknown tensor": Refusal(
@@ -38,17 +38,6 @@ CACHE_WRITE = {
     "input": Refusal(chain, (), lambda s: s.cache_write("A", "local"), ("A is an input",)),
     "extern stage": Refusal(with_extern, (), lambda s: s.cache_write("S", "local"), ("S is an extern stage",)),
     "unknown scope": Refusal(chain, (), lambda s: s.cache_write("C", "register"), ("unknown scope 'register'",)),
-    "after a reduce axis was split": Refusal(
-        matmul,
-        (lambda s: s["C"].split("k", 2),),
-        lambda s: s.cache_write("C", "local"),
-        ("cache_write must come first: axis k_o was transformed",),
-        legal=(),
-        advice=("cache_write before other steps",),
-    ),
-    "after a reduce axis was unrolled": Refusal(
-        matmul, (lambda s: s["C"].unroll("k"),), lambda s: s.cache_write("C", "local"), ("axis k was transformed",)
-    ),
     "after a stage was computed inside": Refusal(
         chain,
         (lambda s: s["B"].compute_at(s["C"], "i"),),

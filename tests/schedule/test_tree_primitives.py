@@ -418,3 +418,33 @@ def test_legal_schedules_keep_meaning(part: int) -> None:
             check_schedule(s, case.tensors, inputs=given_arrays)
 
     run()
+
+
+def test_cache_write_takes_the_loops_of_a_reduction_along() -> None:
+    a, b = te.placeholder((20, 30), name="A"), te.placeholder((30, 12), name="B")
+    k = te.reduce_axis((0, 30), "k")
+    c = te.compute((20, 12), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")
+    s = te.create_schedule(c.op)
+    outer, inner = s[c].split(c.op.axis[0], factor=8)
+    k_o, k_i = s[c].split(k, factor=4)
+    s[c].reorder(outer, k_o, inner, k_i)
+    s[c].unroll(k_i)
+    local = s.cache_write(c, "local")
+    assert [str(axis.var) for axis in s[c].leaf_iter_vars] == ["i_o", "j", "i_i"]
+    assert [str(axis.var) for axis in s[local].leaf_iter_vars] == ["i", "j", "k_o", "k_i"]
+    s[local].compute_at(s[c], outer)
+    s[local].reorder("k_o", "i", "j", "k_i")
+    check_schedule(s, [a, b, c])
+
+
+@pytest.mark.parametrize("split", [True, False])
+def test_rfactor_of_any_number_of_blocks(split: bool) -> None:
+    n = te.var("n")
+    a, k = te.placeholder((3, n), name="A"), te.reduce_axis((0, n), "k")
+    c = te.compute((3,), lambda i: te.sum(a[i, k], axis=k), name="C")
+    s = te.create_schedule(c.op)
+    factored = s[c].split(k, factor=16)[0] if split else k
+    parts = s.rfactor(c, factored)
+    s[parts].parallel(s[parts].op.axis[0])
+    for size in (0, 1, 16, 50):
+        check_schedule(s, [a, c], sizes={"n": size})

@@ -11,7 +11,7 @@ from tensorlang.dataclass import dataclass
 from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Expr, Load, Select, Var, binary, select, substitute, walk
 from tensorlang.schedule import order
-from tensorlang.schedule.axis_range import constant, simple
+from tensorlang.schedule.axis_range import simple
 from tensorlang.schedule.primitive import Outputs, Primitive, StageName, named, primitive
 from tensorlang.schedule.primitives.storage import in_program_order
 from tensorlang.schedule.relation import Relation, backward, made_by
@@ -21,11 +21,6 @@ from tensorlang.te.operation import ComputeOp, Reduce, buffers
 from tensorlang.te.program import unique
 
 
-def _parted(stage: str, axis: str, place: int) -> str:
-    """An rfactor along a part of an axis, which has a constant extent."""
-    return f"outer, inner = s[{stage!r}].split({axis!r}, factor=4); s.rfactor({stage!r}, inner, {place})"
-
-
 @primitive("rfactor")
 @dataclass(frozen=True, slots=True)
 class RFactor(Primitive):
@@ -33,7 +28,7 @@ class RFactor(Primitive):
 
     Rewrite: `C[i] += f(i, k_o, k_i)` -> `C.rf[k_i, i] += f(i, k_o, k_i); C[i] += C.rf[k_i, i]`. The partial
     results have no dependence along the factor axis: it can be parallel or vectorised there.
-    Legal when: the axis is a reduce axis of constant extent; the combiner is associative and commutative.
+    Legal when: the axis is a reduce axis; the combiner is associative and commutative.
     Example:
         >>> from tensorlang import te
         >>> A = te.placeholder((8, 100), name="A")
@@ -71,14 +66,6 @@ class RFactor(Primitive):
         if state.attached_to(self.stage):
             raise BadArgument(
                 "", f"{state.attached_to(self.stage)[0].name} is computed inside {self.stage}; rfactor first"
-            )
-        known = state.axis_ranges(self.stage)
-        extent = constant(known[axis].extent)
-        if extent is None:
-            raise BadArgument(
-                "",
-                f"rfactor needs a constant extent, and {axis} has a symbolic one",
-                suggested=[_parted(self.stage, axis, place)],
             )
         parts = self._partial(state, op, axis, first)
         final = self._final(op, axis, parts, first, state.sizes)

@@ -11,6 +11,7 @@ from tensorlang.ir.expr import Expr, Load, rewrite, substitute
 from tensorlang.schedule.names import nearest
 from tensorlang.schedule.primitive import Outputs, Primitive, primitive
 from tensorlang.schedule.primitives.placement import require_scope
+from tensorlang.schedule.relation import made_by
 from tensorlang.schedule.state import ScheduleState, StageState, initial_stage
 from tensorlang.schedule.storage import Storage
 from tensorlang.te.axis import Axis, AxisKind
@@ -98,13 +99,25 @@ class CacheRead(Primitive):
         return replace(state, program=made, stages=stages), (name,)
 
 
+def _summing(fresh: StageState, stage: StageState, summed: set[str]) -> StageState:
+    """The stage of a computation that is copied afterwards: the loops of its reduction are those of `stage`."""
+    axes = tuple(axis for axis in fresh.leaves if axis not in summed)
+    made = fresh.chained(
+        (*axes, *(axis for axis in stage.leaves if axis in summed)),
+        tuple(r for r in stage.relations if summed.issuperset(made_by(r)[0])),
+    )
+    notes = {axis: note for axis, note in stage.annotations.items() if axis in summed}
+    return replace(made, annotations=notes, pragmas={a: n for a, n in stage.pragmas.items() if a in summed})
+
+
 @primitive("cache_write")
 @dataclass(frozen=True, slots=True)
 class CacheWrite(Primitive):
     """Compute a stage in another memory scope, and copy it to its place.
 
     Rewrite: `C[i] = f(i)` -> `C.local[i] = f(i); C[i] = C.local[i]`. Place the computation with compute_at.
-    Legal when: the reduce axes of the stage have not been transformed yet.
+    The loops of a reduction stay as they are, around the computation.
+    Legal when: nothing is computed inside the stage, and no axis is made of a reduce axis and another.
     Example:
         >>> from tensorlang import te
         >>> A = te.placeholder((100,), name="A")
@@ -122,21 +135,22 @@ class CacheWrite(Primitive):
         op = state.compute_op(self.stage)
         stage = state.stages[self.stage]
         kinds = state.axis_kinds(self.stage)
-        reduce_names = {a.name for a in op.reduce_axes}
-        moved = [a for a, kind in kinds.items() if kind is AxisKind.REDUCE and a not in reduce_names]
-        noted = [a for a in stage.annotations if kinds[a] is AxisKind.REDUCE]
+        summed = {axis for axis, kind in kinds.items() if kind is AxisKind.REDUCE}
+        mixed = [new[0] for old, new in map(made_by, stage.relations) if len({axis in summed for axis in old}) > 1]
         held = [s.name for s in state.attached_to(self.stage)]
-        if moved or noted or held:
-            what = (
-                f"axis {(moved or noted)[0]} was transformed" if moved or noted else f"{held[0]} is computed inside it"
-            )
+        if mixed or held:
+            what = f"{held[0]} is computed inside it" if held else f"{mixed[0]} is made of a reduce axis and another"
             raise BadArgument("", f"cache_write must come first: {what}", suggested=["cache_write before other steps"])
         name = state.program.fresh_name(f"{self.stage}.{self.scope}")
         inner = replace(op, name=name)
         index = tuple(a.as_expr() for a in op.axes)
         copy = replace(op, reduce_axes=(), body=tuple(Load(b, index) for b in buffers(inner)))
         program = state.program.replacing({self.stage: copy}, {self.stage: [inner]})
-        leaves = tuple(a for a in stage.leaves if kinds[a] is not AxisKind.REDUCE)
-        stages = in_program_order(program, {**state.stages, self.stage: stage.chained(leaves)})
-        stages[name] = replace(stages[name], storage=Storage(self.scope))
+        copied = stage.chained(
+            tuple(a for a in stage.leaves if a not in summed),
+            tuple(r for r in stage.relations if summed.isdisjoint(made_by(r)[0])),
+        )
+        copied = replace(copied, annotations={a: n for a, n in stage.annotations.items() if a not in summed})
+        stages = in_program_order(program, {**state.stages, self.stage: copied})
+        stages[name] = replace(_summing(stages[name], stage, summed), storage=Storage(self.scope))
         return replace(state, program=program, stages=stages), (name,)
