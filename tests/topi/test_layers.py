@@ -113,16 +113,45 @@ def places(n: int) -> list[Array]:
     return [floats(2, 3, 5, 6), np.linspace(-1.4, 1.4, 2 * 2 * 3 * 7, dtype=np.float32).reshape(2, 2, 3, 7)]
 
 
-def sampled(x: Array, grid: Array, nearest: bool, border: bool, corners: bool) -> Array:
-    made = np.zeros((*x.shape[:2], *grid.shape[2:]))
-    padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)), mode="edge" if border else "constant")
-    for n, i, j in np.ndindex(len(x), *grid.shape[2:]):
-        at = []
-        for to, m in zip(grid[n, ::-1, i, j].astype(float), x.shape[2:], strict=True):
+def mirrored(place: Array, m: int, corners: bool) -> Array:
+    """Places in pixels, mirrored at the borders of an image again and again."""
+    low, high = (0, m - 1) if corners else (-0.5, m - 0.5)
+    while np.any((place < low) | (place > high)):
+        place = np.where(place < low, 2 * low - place, np.where(place > high, 2 * high - place, place))
+    return place
+
+
+def cubic(d: float) -> float:
+    d = abs(d)
+    if d < 1:
+        return 1.25 * d**3 - 2.25 * d**2 + 1
+    return -0.75 * d**3 + 3.75 * d**2 - 6 * d + 3 if d < 2 else 0
+
+
+def sampled(x: Array, grid: Array, method: str, padding: str, corners: bool) -> Array:
+    made, rank = np.zeros((*x.shape[:2], *grid.shape[2:])), grid.shape[1]
+    for n, *point in np.ndindex(len(x), *grid.shape[2:]):
+        weights = []
+        for to, m in zip(grid[index(n, slice(None, None, -1), *point)].astype(float), x.shape[2:], strict=True):
             place = (to + 1) / 2 * (m - 1) if corners else ((to + 1) * m - 1) / 2
-            at.append(float(np.clip(np.rint(place) if nearest else place, -1, m)) + 1)
-        made[n, :, i, j] = between(padded[n], *at)
+            if method != "bicubic" and padding != "zeros":
+                place = mirrored(place, m, corners) if padding == "reflection" else place
+                place = np.clip(place, 0, m - 1)
+            pixels = np.arange(np.floor(place) - 1, np.floor(place) + 3) if method != "nearest" else [np.rint(place)]
+            shares = {"nearest": lambda d: 1.0, "bilinear": lambda d: max(0, 1 - abs(d)), "bicubic": cubic}[method]
+            held = np.zeros(m)
+            for pixel in map(float, pixels):
+                if padding != "zeros" or 0 <= pixel < m:
+                    own = mirrored(np.array(pixel), m, corners) if padding == "reflection" else pixel
+                    held[int(np.clip(own, 0, m - 1))] += shares(place - pixel)
+            weights.append(held)
+        letters = "ijk"[:rank]
+        made[index(n, slice(None), *point)] = np.einsum(f"c{letters},{','.join(letters)}->c", x[n], *weights)
     return made
+
+
+def index(*parts: Any) -> Any:
+    return parts
 
 
 def correlated(x: Array, y: Array, size: int, most: int, gap: int, multiply: bool) -> Array:
@@ -240,7 +269,7 @@ CALLS: dict[str, Call] = {
     **{
         f"samples, {method}, {padding}, {corners}": Call(
             lambda x, g, how=(method, "NCHW", padding, corners): topi.image.grid_sample(x, g, *how),
-            lambda x, g, how=(method == "nearest", padding == "border", corners): sampled(x, g, *how),
+            lambda x, g, how=(method, padding, corners): sampled(x, g, *how),
             places,
         )
         for method, padding, corners in (
@@ -248,8 +277,16 @@ CALLS: dict[str, Call] = {
             ("bilinear", "border", False),
             ("nearest", "zeros", False),
             ("nearest", "border", True),
+            ("bilinear", "reflection", True),
+            ("bicubic", "zeros", False),
+            ("bicubic", "reflection", False),
         )
     },
+    "samples of volumes": Call(
+        lambda x, g: topi.image.grid_sample(x, g, "bilinear", "NCDHW", "border", False),
+        lambda x, g: sampled(x, g, "bilinear", "border", False),
+        lambda n: [floats(2, 3, 4, 5, 3), floats(2, 3, 2, 3, 2)],
+    ),
     "affine grids": Call(
         lambda m: topi.image.affine_grid(m, (3, 4)),
         lambda m: np.einsum(
@@ -363,6 +400,7 @@ def test_targets_that_are_no_class_are_found_when_the_kernel_runs() -> None:
 
 X, W = te.placeholder((4, 3, 5), name="X"), te.placeholder((8, 5), name="W")
 D: Any = te.placeholder((1, 2, 8, 8), name="D")
+V: Any = te.placeholder((1, 3, 4, 4, 4), name="V")
 BYTES = te.placeholder((2, 12), "uint8", name="bytes")
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "lstm of other weights": (lambda: topi.lstm(X, W, W), "weights \\[4 \\* hidden, inputs\\]"),
@@ -377,10 +415,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "gru of other weights": (lambda: topi.gru(X, W, W), "weights \\[3 \\* hidden, inputs\\]"),
     "offsets of another shape": (lambda: topi.deformable_conv2d_nchw(D, D, D), "wants offsets"),
-    "a grid of another layout": (lambda: topi.grid_sample(D, D, layout="NHWC"), "zeros or border"),
+    "a grid of another layout": (lambda: topi.grid_sample(D, D, layout="NHWC"), "border or reflection"),
+    "cubes of volumes": (lambda: topi.grid_sample(V, V, "bicubic", "NCDHW"), r"\(of NCHW\) bicubic"),
     "a grid of three coordinates": (
         lambda: topi.grid_sample(D, te.placeholder((1, 3, 2, 2))),
-        r"a grid \[n, 2, h, w\]",
+        r"a grid \[n, 2, \.\.\.\]",
     ),
     "a grid of one row": (lambda: topi.affine_grid(te.placeholder((1, 2, 3)), (1, 4)), "of at least 2"),
     "a grid of no matrices": (lambda: topi.affine_grid(X, (2, 2)), r"matrices \[n, 2, 3\]"),

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import product
+from math import prod
 
 from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, binary, cast
 from tensorlang.te.operation import Tensor
-from tensorlang.topi.axes import extents, within
-from tensorlang.topi.between import inside, interpolated
+from tensorlang.topi.axes import extents
 from tensorlang.topi.checked import checked
 from tensorlang.topi.computed import computed
+
+_METHODS = {"nearest": (0,), "bilinear": (0, 1), "bicubic": (-1, 0, 1, 2)}
+"""Pixels along a dimension that an element is made of, beside the one before its place."""
+_PADDINGS = ("zeros", "border", "reflection")
+_CUBIC = -0.75
 
 
 @checked
@@ -50,48 +56,96 @@ def grid_sample(
     align_corners: bool = True,
     name: str = "grid_sample",
 ) -> Tensor:
-    """Return NCHW images at the places (x, y) that grids [n, 2, h, w] name, as PyTorch has it: [n, c, h, w].
+    """Return images at the places (x, y) that grids [n, 2, h, w] name, as PyTorch has it: [n, c, h, w].
 
-    -1 is the first column or row, or its edge unless `align_corners`, and 1 the last one. Between pixels by linear
-    interpolation (`bilinear`), or the nearest one (`nearest`); outside there are `zeros`, or pixels of the `border`.
-    DefinitionError for other shapes, dtypes and words.
+    -1 is the first column or row, or its edge unless `align_corners`, and 1 the last one. Between pixels by linear or
+    cubic interpolation (`bilinear`, `bicubic`), or the nearest one (`nearest`); outside there are `zeros`, pixels of
+    the `border`, or the image mirrored there (`reflection`). NCDHW images have places (x, y, z) in grids [n, 3, d, h,
+    w], and no cubic interpolation. DefinitionError for other shapes, dtypes and words.
 
         >>> from tensorlang import te, topi
         >>> x, grid = te.placeholder((2, 3, 8, 9)), te.placeholder((2, 2, 4, 5))
-        >>> topi.image.grid_sample(x, grid).shape
+        >>> topi.image.grid_sample(x, grid, "bicubic", padding_mode="reflection").shape
         (2, 3, 4, 5)
     """
-    words = layout == "NCHW" and method in ("bilinear", "nearest") and padding_mode in ("zeros", "border")
-    if data.ndim != 4 or grid.ndim != 4 or not words:
+    rank = {"NCHW": 2, "NCDHW": 3}.get(layout, 0)
+    is_known = method in _METHODS and padding_mode in _PADDINGS and (method != "bicubic" or rank == 2)
+    if data.ndim != rank + 2 or grid.ndim != rank + 2 or not is_known:
         raise DefinitionError(
-            f"{name} wants NCHW images, grids [n, 2, h, w], bilinear or nearest, zeros or border; got {data}, {grid}, "
-            f"{layout!r}, {method!r} and {padding_mode!r}"
+            f"{name} wants NCHW or NCDHW images, grids [n, 2, h, w] or [n, 3, d, h, w], bilinear, nearest or (of NCHW) "
+            f"bicubic, zeros, border or reflection; got {data}, {grid}, {layout!r}, {method!r} and {padding_mode!r}"
         )
-    (images, channels, *pixels), (count, two, *sizes) = extents(name, data), extents(name, grid)
+    (images, _, *pixels), (count, axes, *sizes) = extents(name, data), extents(name, grid)
     floats = dtypes.info(data.dtype).is_float and dtypes.info(grid.dtype).is_float
-    if not floats or (count, two) != (images, 2) or min(pixels) < 1:
-        raise DefinitionError(f"{name} wants floats, and a grid [n, 2, h, w] for each image; got {data} and {grid}")
+    if not floats or (count, axes) != (images, rank) or min(pixels) < 1:
+        raise DefinitionError(f"{name} wants floats, and a grid [n, {rank}, ...] for each image; got {data} and {grid}")
 
-    def place(n: Expr, d: int, y: Expr, x: Expr) -> Expr:
-        at, extent = grid(n, 1 - d, y, x) + 1, pixels[d]
-        found = at * ((extent - 1) / 2) if align_corners else at * (extent / 2) - 0.5
-        return te.round(found) if method == "nearest" else found
+    def at(d: int, n: Expr, *point: Expr) -> Expr:
+        return grid(n, rank - 1 - d, *point)
 
-    def tap(n: Expr, c: Expr, y: Expr, x: Expr) -> Expr:
-        tests = [t for k, m in zip((y, x), pixels, strict=True) for t in (binary("ge", k, 0), binary("lt", k, m))]
-        return te.if_then_else(te.all(*tests), data(n, c, within(y, pixels[0]), within(x, pixels[1])), 0.0)
+    return sampled(data, at, sizes, method, padding_mode, align_corners, name)
 
-    def element(n: Expr, c: Expr, y: Expr, x: Expr) -> Expr:
-        places = [place(n, d, y, x) for d in (0, 1)]
-        if padding_mode == "border":
-            return interpolated(data, n, c, [inside(p, m) for p, m in zip(places, pixels, strict=True)], pixels)
-        around = []
-        for p, m in zip(places, pixels, strict=True):
-            held = te.maximum(te.minimum(p, te.const(m, p.dtype)), te.const(-1, p.dtype))
-            low = te.floor(held)
-            first = cast(low, "int32")
-            around.append([(first, 1 - (held - low)), (first + 1, held - low)])
-        parts = [tap(n, c, i, j) * cast(p * q, data.dtype) for i, p in around[0] for j, q in around[1]]
+
+def sampled(
+    data: Tensor,
+    at: Callable[..., Expr],
+    sizes: Sequence[int],
+    method: str,
+    padding: str,
+    corners: bool,
+    name: str,
+) -> Tensor:
+    """Images of channels at places from -1 to 1: those along dimension d are `at(d, image, *point)`."""
+    images, channels, *pixels = extents(name, data)
+    places = [
+        computed(
+            (images, *sizes),
+            lambda *point, d=d, m=m: _place(at(d, *point), m, corners, "" if method == "bicubic" else padding),
+            f"{name}_at{d}",
+        )
+        for d, m in enumerate(pixels)
+    ]
+
+    def element(n: Expr, c: Expr, *point: Expr) -> Expr:
+        own = [place(n, *point) for place in places]
+        firsts = [te.round(p) if method == "nearest" else te.floor(p) for p in own]
+        parts = []
+        for taps in product(_METHODS[method], repeat=len(pixels)):
+            spots = [first + tap for first, tap in zip(firsts, taps, strict=True)]
+            held = [_inside(s, m, padding, corners) for s, m in zip(spots, pixels, strict=True)]
+            value = data(n, c, *(cast(h, "int32") for h in held))
+            shares = [_share(p - s, method) for p, s in zip(own, spots, strict=True)] if method != "nearest" else []
+            value = prod((cast(share, data.dtype) for share in shares), start=value)
+            if padding == "zeros":
+                tests = [t for s, m in zip(spots, pixels, strict=True) for t in (s >= 0, s <= m - 1)]
+                value = te.select(te.all(*tests), value, te.const(0, data.dtype))
+            parts.append(value)
         return sum(parts[1:], start=parts[0])
 
     return computed((images, channels, *sizes), element, name)
+
+
+def _place(x: Expr, extent: int, corners: bool, padding: str) -> Expr:
+    """A place in pixels, inside of the image where other pixels than zeros are outside."""
+    x = (x + 1) * ((extent - 1) / 2) if corners else ((x + 1) * extent - 1) * 0.5
+    return _inside(x, extent, padding, corners) if padding in ("border", "reflection") else x
+
+
+def _inside(x: Expr, extent: int, padding: str, corners: bool) -> Expr:
+    """A place in pixels brought back into an image; `reflection`: mirrored at its border as often as needed."""
+    if padding == "reflection":
+        low, span = (0.0, extent - 1.0) if corners else (-0.5, float(extent))
+        if span > 0:
+            turned = te.fmod(te.abs(x - low), te.const(2 * span, x.dtype))
+            x = te.minimum(turned, 2 * span - turned) + low
+    return te.maximum(te.minimum(x, te.const(extent - 1, x.dtype)), te.const(0, x.dtype))
+
+
+def _share(distance: Expr, method: str) -> Expr:
+    """The weight of a pixel by its distance: linear, or cubic (Keys, 1981)."""
+    d, a = te.abs(distance), _CUBIC
+    if method == "bilinear":
+        return 1 - d
+    near = ((a + 2) * d - (a + 3)) * d * d + 1
+    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+    return te.select(binary("lt", d, te.const(1, d.dtype)), near, te.select(d < 2, far, te.const(0, d.dtype)))
