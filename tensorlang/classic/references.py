@@ -22,8 +22,6 @@ from tensorlang.names import lookup
 from tensorlang.schedule import Schedule
 from tensorlang.target import parse
 from tensorlang.te.operation import Tensor
-from tensorlang.te.program import canonical
-from tensorlang.te.reference import evaluate
 from tensorlang.topi import vision
 
 Array = npt.NDArray[Any]
@@ -33,15 +31,8 @@ Numbers = int | Sequence[int]
 
 def meant(function: Function, *arrays: Array, **options: Any) -> Any:
     """Return what a function of tensors means for arrays, by the reference of its definition; several as a list."""
-    given = [np.asarray(a) for a in arrays]
-    inputs = [te.placeholder(a.shape, dtypes.canonical(a.dtype), f"x{n}") for n, a in enumerate(given)]
-    made = function(*inputs, **options)
-    wanted = [made] if isinstance(made, Tensor) else list(made)
-    program, names = canonical(wanted)
-    read = {op.name for op in program.ops}
-    held = {names[id(t.op)]: a for t, a in zip(inputs, given, strict=True) if names.get(id(t.op)) in read}
-    found = list(evaluate(program, held).values())
-    return found[0] if isinstance(made, Tensor) else found
+    found = te.evaluate(function, *map(np.asarray, arrays), **options)
+    return list(found) if isinstance(found, tuple) else found
 
 
 def _windows(function: Function, data: Array, kernel: Array, stride: Numbers, padding: Any, *more: Any) -> Any:
