@@ -5,9 +5,63 @@ is imported when it is first used, so `import tensorlang` is light.
 """
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tensorlang.names import OfferedModules, advise, listing, lookup, offer, refuse
+
+if TYPE_CHECKING:  # what is offered below, for type checkers and editors
+    from tensorlang import autotune as autotune
+    from tensorlang import errors as errors
+    from tensorlang import gguf as gguf
+    from tensorlang import ir as ir
+    from tensorlang import nd as nd
+    from tensorlang import networks as networks
+    from tensorlang import runtime as runtime
+    from tensorlang import target as target
+    from tensorlang import te as te
+    from tensorlang import testing as testing
+    from tensorlang import tir as tir
+    from tensorlang import topi as topi
+    from tensorlang.classic import contrib as contrib
+    from tensorlang.classic import settings
+    from tensorlang.driver import build as build
+    from tensorlang.driver import lower as lower
+    from tensorlang.errors import ArgumentError as ArgumentError
+    from tensorlang.errors import DefinitionError as DefinitionError
+    from tensorlang.errors import KernelError as KernelError
+    from tensorlang.errors import RecordError as RecordError
+    from tensorlang.errors import ScheduleError as ScheduleError
+    from tensorlang.errors import TargetError as TargetError
+    from tensorlang.errors import TensorlangError as TensorlangError
+    from tensorlang.export.loading import load as load
+    from tensorlang.frameworks.function import kernel as kernel
+    from tensorlang.nd import cpu as cpu
+    from tensorlang.nd import cuda as cuda
+    from tensorlang.nd import device as device
+    from tensorlang.nd import gpu as gpu
+    from tensorlang.nd import opencl as opencl
+    from tensorlang.networks.dynamic import compile_dynamic as compile_dynamic
+    from tensorlang.networks.onnx.reading import from_onnx as from_onnx
+    from tensorlang.networks.quantization import Quantization as Quantization
+    from tensorlang.networks.quantizing.bfloat16 import to_bfloat16 as to_bfloat16
+    from tensorlang.networks.quantizing.errors import layer_errors as layer_errors
+    from tensorlang.networks.quantizing.static import quantize as quantize
+    from tensorlang.networks.quantizing.weights import quantize_weights as quantize_weights
+    from tensorlang.networks.report import inspect as inspect
+    from tensorlang.networks.starting import compile_model
+    from tensorlang.networks.torch.modules import from_torch as from_torch
+    from tensorlang.runtime.threads import threads as threads
+    from tensorlang.te.convert import convert as convert
+    from tensorlang.te.packed import get_global_func as get_global_func
+    from tensorlang.te.packed import register_func as register_func
+    from tensorlang.version import VERSION
+
+    __version__ = VERSION
+    autotvm = auto_scheduler = autotune
+    compile = compile_model  # noqa: A001
+    ndarray = nd
+    transform = settings
+    TVMError = TensorlangError
 
 if not any(isinstance(finder, OfferedModules) for finder in sys.meta_path):
     sys.meta_path.insert(0, OfferedModules())
@@ -433,8 +487,10 @@ advise(
 )
 
 
-def __getattr__(name: str) -> Any:
-    return lookup(__name__, name)
+if not TYPE_CHECKING:  # a type checker knows what there is
+
+    def __getattr__(name: str) -> Any:
+        return lookup(__name__, name)
 
 
 def __dir__() -> list[str]:

@@ -21,7 +21,7 @@ ONES = np.ones((4, 6), np.float32)
 def run(out: Any, *inputs: tuple[te.Tensor, Any], s: te.Schedule | None = None) -> np.ndarray[Any, Any]:
     """What a kernel makes of arrays and numbers, without a step unless a schedule is given."""
     s = s or te.create_schedule(out.op)
-    made = np.zeros([int(n.value) for n in s.program.buffers[out.name].shape], out.dtype)
+    made = np.zeros([int(n) for n in s.program.buffers[out.name].shape], out.dtype)
     tvm.build(s, [*(tensor for tensor, _ in inputs), out])(*(array for _, array in inputs), made)
     return made
 

@@ -180,7 +180,7 @@ def convolution_template(most_unrolled: int, explicit: int) -> Case:
     space = task.config_space
     index, step = 0, 1
     for name, options in space.space_map.items():
-        values = [getattr(options[k], "size", None) or options[k].val for k in range(len(options))]
+        values = [getattr(options[k], "size", None) or options[k].val for k in range(len(options))]  # type: ignore[attr-defined]
         index += step * values.index(wanted[name])
         step *= len(values)
     s, args = task.instantiate(space.get(index))

@@ -25,7 +25,7 @@ def test_vector_add(capsys: pytest.CaptureFixture[str]) -> None:
 
     tgt = tvm.target.Target(target="llvm", host="llvm")
     fadd = tvm.build(s, [A, B, C], tgt, name="myadd")
-    dev = tvm.device(tgt.kind.name, 0)
+    dev = tvm.device(tgt.kind.name, 0)  # type: ignore[union-attr]
     size = 1000
     a = tvm.nd.array(np.random.uniform(size=size).astype(A.dtype), dev)
     b = tvm.nd.array(np.random.uniform(size=size).astype(B.dtype), dev)

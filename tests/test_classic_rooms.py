@@ -106,7 +106,7 @@ def test_settings_of_passes_change_nothing_or_are_refused() -> None:
 
 def test_a_setting_that_is_no_word_is_refused() -> None:
     with pytest.raises(DefinitionError, match="no setting 3: those of TVM begin with"):
-        tvm.transform.PassContext(config={3: 1})
+        tvm.transform.PassContext(config={3: 1})  # type: ignore[dict-item]
 
 
 def test_a_folder_lives_as_long_as_it_is_held() -> None:

@@ -64,7 +64,7 @@ def test_absent_names_say_what_to_do(module: Any, name: str, advice: str) -> Non
 
 def test_unknown_names_are_plain_attribute_errors() -> None:
     with pytest.raises(AttributeError, match=r"^module 'tensorlang' has no attribute 'plaecholder'$"):
-        tvm.plaecholder
+        tvm.plaecholder  # type: ignore[attr-defined]
     with pytest.raises(ImportError):
         exec("from tensorlang import plaecholder")
 

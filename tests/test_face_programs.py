@@ -112,7 +112,7 @@ def test_argmax_with_a_tuple_reduction() -> None:
 
 
 def test_extern_with_a_registered_function() -> None:
-    @tvm.register_func("tvm.contrib.my_tvm_addone", override=True)  # type: ignore[untyped-decorator]
+    @tvm.register_func("tvm.contrib.my_tvm_addone", override=True)
     def my_tvm_addone(x: Any, y: Any) -> None:
         tvm.nd.array(x.numpy() + 1).copyto(y)
 

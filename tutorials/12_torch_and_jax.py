@@ -21,7 +21,7 @@ from tensorlang import te, topi
 # %%
 
 
-@tensorlang.kernel  # type: ignore[untyped-decorator]
+@tensorlang.kernel
 def gated(x: Any, w: Any, v: Any, slope: float = 1.0) -> Any:
     """(x w') * sigmoid(slope * x v'): a gated linear unit."""
     values, gates = topi.dense(x, w, name="values"), topi.dense(x, v, name="gates")

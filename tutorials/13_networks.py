@@ -145,9 +145,8 @@ print("still equal:", bool(np.allclose(model(x), wanted, rtol=1e-4, atol=1e-5)))
 samples = [np.asarray(rng.standard_normal((1, 3, 32, 32)), np.float32) for _ in range(8)]
 network = tensorlang.from_onnx("small_cnn.onnx")
 quantized = tensorlang.quantize(network, samples, method="percentile", keep=["stem"])
-rows = tensorlang.layer_errors(network, quantized, samples)
-for row in rows:
-    print(f"{row.node:<12}{row.op:<8}more than 20 dB: {row.own > 20}, exact: {row.own == float('inf')}")
+for layer in tensorlang.layer_errors(network, quantized, samples):
+    print(f"{layer.node:<12}{layer.op:<8}more than 20 dB: {layer.own > 20}, exact: {layer.own == float('inf')}")
 small = tensorlang.compile(quantized)
 error = float(np.abs(small(x) - wanted).max() / np.abs(wanted).max())
 print("within a tenth of floats:", error < 0.1)

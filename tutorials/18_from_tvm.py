@@ -81,6 +81,6 @@ except tvm.TVMError as error:
 
 # %%
 try:
-    tvm.relay  # noqa: B018
+    tvm.relay  # type: ignore[attr-defined]  # noqa: B018
 except AttributeError as error:
     print(error)

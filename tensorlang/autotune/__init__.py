@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tensorlang.autotune import callback
 from tensorlang.autotune.apply import apply_best, find_best, find_nearest, replay
@@ -54,6 +54,13 @@ from tensorlang.autotune.tuners.run import tune_template
 from tensorlang.names import listing, lookup
 from tensorlang.schedule.history import RecordSkipped
 from tensorlang.schedule.recorded import allow_in_records
+
+if TYPE_CHECKING:  # what the package offers here, for type checkers and editors
+    from tensorlang.autotune import dag
+    from tensorlang.autotune import record as record
+    from tensorlang.autotune.tuners import measure as measure
+
+    loop_state = dag
 
 __all__ = [
     "AnnotateEntity",
@@ -134,8 +141,10 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    return lookup(__name__, name)
+if not TYPE_CHECKING:  # a type checker knows what there is
+
+    def __getattr__(name: str) -> Any:
+        return lookup(__name__, name)
 
 
 def __dir__() -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -275,5 +275,11 @@ def _volume(extents: Iterable[Expr]) -> float:
     return float(math.prod(map(extent, extents)))
 
 
-def __getattr__(name: str) -> Any:
-    return lookup(__name__, name)
+if TYPE_CHECKING:  # what the package offers here, for type checkers and editors
+    from tensorlang.autotune.templates.registry import get_config as get_config
+    from tensorlang.autotune.templates.registry import template as template
+    from tensorlang.autotune.templates.task import create as create
+else:
+
+    def __getattr__(name: str) -> Any:
+        return lookup(__name__, name)

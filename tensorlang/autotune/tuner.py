@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tensorlang.autotune.machines import LOCAL, Machines
 from tensorlang.autotune.measuring.harness import Harness, Limits
@@ -95,5 +95,13 @@ def train_model(
     return len({record.workload.key for record in records})
 
 
-def __getattr__(name: str) -> Any:
-    return lookup(__name__, name)
+if TYPE_CHECKING:  # what the package offers here, for type checkers and editors
+    from tensorlang.autotune.tuners.genetic import GATuner as GATuner
+    from tensorlang.autotune.tuners.index import GridSearchTuner as GridSearchTuner
+    from tensorlang.autotune.tuners.index import RandomTuner as RandomTuner
+    from tensorlang.autotune.tuners.learned import XGBTuner as XGBTuner
+    from tensorlang.autotune.tuners.tuner import Tuner as Tuner
+else:
+
+    def __getattr__(name: str) -> Any:
+        return lookup(__name__, name)

@@ -27,7 +27,7 @@ AstNode: TypeAlias = Any
 Entries: TypeAlias = Sequence[tuple[int, int]]
 """The columns of a row that are not 0, with their numbers."""
 
-DIM = islpy.dim_type
+DIM: TypeAlias = islpy.dim_type
 ExprType = islpy.ast_expr_type
 NodeType = islpy.ast_node_type
 ScheduleNodeType = islpy.schedule_node_type

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from tensorlang.errors import BadArgument, shown
 from tensorlang.ir.expr import Expr, ExprLike, as_expr
@@ -122,7 +122,13 @@ class Stage(ClassicStage, StorageSteps):
         """Put axes in the given order. See Reorder."""
         self.schedule.apply(p.Reorder(self.name, tuple(str(a) for a in _flat(args))))
 
+    @overload
     def tile(
+        self, x_parent: AxisLike, y_parent: AxisLike, x_factor: int, y_factor: int, tail: str = "guard"
+    ) -> tuple[Axis, Axis, Axis, Axis]: ...
+    @overload  # as in tile(*C.op.axis, 8, 8), of which type checkers do not know how many axes there are
+    def tile(self, *axes_and_factors: AxisLike | int, tail: str = "guard") -> tuple[Axis, Axis, Axis, Axis]: ...
+    def tile(  # type: ignore[misc]  # it takes four, however they are passed
         self, x_parent: AxisLike, y_parent: AxisLike, x_factor: int, y_factor: int, tail: str = "guard"
     ) -> tuple[Axis, Axis, Axis, Axis]:
         """Split two axes and reorder to (x_outer, y_outer, x_inner, y_inner), which it returns."""

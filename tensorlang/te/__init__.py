@@ -12,7 +12,7 @@
 Names of higher floors (create_schedule) are looked up in the package's table when they are used.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tensorlang.ir.expr import Expr, Var
 from tensorlang.names import listing
@@ -105,6 +105,19 @@ from tensorlang.te.reductions import prod_ as prod
 from tensorlang.te.reductions import sum_ as sum
 from tensorlang.te.scan import scan
 from tensorlang.te.views import view
+
+if TYPE_CHECKING:  # what the package offers here, for type checkers and editors
+    from tensorlang import schedule as schedule
+    from tensorlang.driver import create_prim_func as create_prim_func
+    from tensorlang.schedule import Schedule as Schedule
+    from tensorlang.schedule import Stage as Stage
+    from tensorlang.schedule import create_schedule as create_schedule
+    from tensorlang.te import operation
+    from tensorlang.te.tensor_intrin import decl_tensor_intrin as decl_tensor_intrin
+    from tensorlang.te.tensor_intrin import intrin as intrin
+    from tensorlang.te.tile_buffer import decl_buffer as decl_buffer
+
+    tensor = operation
 
 __all__ = [
     "Axis",
@@ -216,8 +229,10 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    return offered(__name__, name)
+if not TYPE_CHECKING:  # a type checker knows what there is
+
+    def __getattr__(name: str) -> Any:
+        return offered(__name__, name)
 
 
 def __dir__() -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tensorlang.names import listing, lookup
 from tensorlang.topi.accumulate import cumprod, cumsum
@@ -193,6 +193,19 @@ from tensorlang.topi.transform import (
 )
 from tensorlang.topi.unique import unique
 from tensorlang.topi.winograd import conv2d_winograd, winograd_pack
+
+if TYPE_CHECKING:  # what the package offers here, for type checkers and editors
+    from tensorlang import topi
+    from tensorlang.classic import constants, references, schedules
+    from tensorlang.classic.constants import get_pad_tuple as get_pad_tuple
+    from tensorlang.topi import random as random
+    from tensorlang.topi import sparse as sparse
+    from tensorlang.topi import vision as vision
+
+    image = nn = topi
+    arm_cpu = cuda = generic = x86 = schedules
+    testing = references
+    utils = constants
 
 __all__ = [
     "BLOCK_FORMATS",
@@ -440,8 +453,10 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    return lookup(__name__, name)
+if not TYPE_CHECKING:  # a type checker knows what there is
+
+    def __getattr__(name: str) -> Any:
+        return lookup(__name__, name)
 
 
 def __dir__() -> list[str]:

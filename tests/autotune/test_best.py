@@ -181,7 +181,7 @@ def test_best_says_what_it_takes() -> None:
     with pytest.raises(DefinitionError, match="schedule is 'default', 'auto', 'best', or left out, got 'fast'"):
         tensorlang.build(s, [A, total], TARGET, schedule="fast")
     with pytest.raises(DefinitionError, match="takes the tensors, inputs and outputs, or a schedule without a step"):
-        tensorlang.build(total, target=TARGET, schedule="best")
+        tensorlang.build(total, target=TARGET, schedule="best")  # type: ignore[arg-type]
     with pytest.raises(DefinitionError, match="build needs an output"):
         tensorlang.build([A], target=TARGET, schedule="best")
     with pytest.raises(DefinitionError, match="build needs args"):

@@ -173,7 +173,7 @@ def depthwise(channels: int = 4, size: int = 10, relu: bool = False) -> Case:
     return Case(s, (Input, Filter, outs))
 
 
-@autotvm.template("classic/conv2d_no_batching")  # type: ignore[untyped-decorator]
+@autotvm.template("classic/conv2d_no_batching")
 def conv2d_no_batching(N: int, H: int, W: int, CO: int, CI: int, KH: int, KW: int, padding: int) -> Any:
     """The template that AutoTVM's documentation tunes for CUDA; the padding is a stage of its own."""
     assert N == 1, "Only consider batch_size = 1 in this template"

@@ -148,7 +148,7 @@ DEFINITIONS: dict[str, tuple[Mistake, tuple[str, ...]]] = {
     "a dtype": (lambda: te.placeholder((4,), "float23"), ("unknown dtype 'float23'", "did you mean float32?")),
     "a range": (lambda: te.reduce_axis(16), ("must be (lower, upper), got 16", "te.reduce_axis((0, 16))")),  # type: ignore[arg-type]
     "a name": (lambda: te.var("a b"), ("letters, digits and _", "got 'a b'")),
-    "no operation": (lambda: te.create_schedule(5), ("expected tensors or their operations, got 5", "(C.op)")),
+    "no operation": (lambda: te.create_schedule(5), ("expected tensors or their operations, got 5", "(C.op)")),  # type: ignore[arg-type]
     "an array for a tensor": (lambda: topi.softmax(FULL), ("takes a tensor for x, got ndarray", "te.placeholder")),  # type: ignore[arg-type]
     "a product": (lambda: topi.matmul(A, x), ("wants a[m, k] and b[k, n]", "got Tensor", "transpose_b=True")),
     "a reshape": (lambda: topi.reshape(A, (7, 7)), ("256 elements does not fill the shape (7, 7) of 49", "-1")),
@@ -160,15 +160,15 @@ DEFINITIONS: dict[str, tuple[Mistake, tuple[str, ...]]] = {
     "no task": (lambda: autotune.tune("matmul"), ("tune takes a task, got 'matmul'", "create_task(")),  # type: ignore[arg-type]
 }
 NAMES: dict[str, tuple[Mistake, tuple[str, ...]]] = {
-    "te.expp": (lambda: te.expp, ("has no attribute 'expp'", "did you mean exp?")),
-    "te.relu": (lambda: te.relu, ("has no attribute 'relu'", "use topi.relu")),
-    "te.where": (lambda: te.where, ("has no attribute 'where'", "te.select or te.if_then_else")),
-    "te.float32": (lambda: te.float32, ("has no attribute 'float32'", "dtypes are text")),
-    "topi.gemm": (lambda: topi.gemm, ("has no attribute 'gemm'", "use topi.matmul")),
-    "topi.linear": (lambda: topi.linear, ("has no attribute 'linear'", "use topi.dense")),
-    "topi.soft_max": (lambda: topi.soft_max, ("has no attribute 'soft_max'", "did you mean softmax?")),
-    "tensorlang.jit": (lambda: tensorlang.jit, ("has no attribute 'jit'", "tensorlang.build(s, args)")),
-    "tensorlang.array": (lambda: tensorlang.array, ("has no attribute 'array'", "kernels take NumPy arrays")),
+    "te.expp": (lambda: te.expp, ("has no attribute 'expp'", "did you mean exp?")),  # type: ignore[attr-defined]
+    "te.relu": (lambda: te.relu, ("has no attribute 'relu'", "use topi.relu")),  # type: ignore[attr-defined]
+    "te.where": (lambda: te.where, ("has no attribute 'where'", "te.select or te.if_then_else")),  # type: ignore[attr-defined]
+    "te.float32": (lambda: te.float32, ("has no attribute 'float32'", "dtypes are text")),  # type: ignore[attr-defined]
+    "topi.gemm": (lambda: topi.gemm, ("has no attribute 'gemm'", "use topi.matmul")),  # type: ignore[attr-defined]
+    "topi.linear": (lambda: topi.linear, ("has no attribute 'linear'", "use topi.dense")),  # type: ignore[attr-defined]
+    "topi.soft_max": (lambda: topi.soft_max, ("has no attribute 'soft_max'", "did you mean softmax?")),  # type: ignore[attr-defined]
+    "tensorlang.jit": (lambda: tensorlang.jit, ("has no attribute 'jit'", "tensorlang.build(s, args)")),  # type: ignore[attr-defined]
+    "tensorlang.array": (lambda: tensorlang.array, ("has no attribute 'array'", "kernels take NumPy arrays")),  # type: ignore[attr-defined]
     "x.sum": (lambda: A.sum, ("has no attribute 'sum'", "use topi.sum(A)")),  # type: ignore[attr-defined]
     "x.T": (lambda: A.T, ("has no attribute 'T'", "use topi.transpose(A)")),  # type: ignore[attr-defined]
     "x.numpy": (lambda: A.numpy, ("has no attribute 'numpy'", "the function that tensorlang.build returns")),  # type: ignore[attr-defined]

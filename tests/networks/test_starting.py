@@ -136,15 +136,16 @@ def test_models_in_fewer_bits_start_from_the_cache(file: Path, compiled: list[st
     with pytest.raises(DefinitionError, match="the samples of"):
         again.build_here()
     assert not compiled
-    for number, how in enumerate((folder, tensorlang.Quantization(data=folder, method="entropy"))):
-        tensorlang.compile(file, quantize=how)
+    kinds: list[Path | tensorlang.Quantization] = [folder, tensorlang.Quantization(data=folder, method="entropy")]
+    for number, kind in enumerate(kinds):
+        tensorlang.compile(file, quantize=kind)
         assert len(compiled) > number  # it is compiled, and what its samples are run on
 
 
 def test_what_quantize_takes(file: Path) -> None:
     for quantize, why in ((3, "weights, bfloat16, or a Quantization; got int"), ("none", "no folder")):
         with pytest.raises(ArgumentError, match=why):
-            tensorlang.compile(file, quantize=quantize)
+            tensorlang.compile(file, quantize=quantize)  # type: ignore[arg-type]
     for given, why in ((("int4",), "into int8, weights, bfloat16"), ((), "give data"), (("weights", []), "no samples")):
         with pytest.raises(ArgumentError, match=why):
             tensorlang.Quantization(*given)

@@ -76,7 +76,7 @@ def test_a_limit_of_the_calling_thread() -> None:
 
 @pytest.mark.parametrize("count", [0, -1, 1.5, "2", True, None])
 def test_a_limit_is_a_whole_number(count: object) -> None:
-    with pytest.raises(ArgumentError, match="expected a whole number of at least 1"), tensorlang.threads(count):
+    with pytest.raises(ArgumentError, match="expected a whole number of at least 1"), tensorlang.threads(count):  # type: ignore[arg-type]
         pass
 
 

@@ -23,7 +23,7 @@ def tiled() -> tuple[te.Schedule, te.Tensor, te.Tensor, list[Axis]]:
 def test_where_stages_are() -> None:
     s, B, C, (outer, inner) = tiled()
     assert (s[B].attach_type, s[C].attach_type) == (4, 1)
-    assert s[B].attach_stage.name == "C" and s[B].attach_ivar.same_as(outer) and s[C].attach_ivar is None
+    assert s[B].attach_stage.name == "C" and s[B].attach_ivar.same_as(outer) and s[C].attach_ivar is None  # type: ignore[union-attr]
     assert s[C].is_output and not s[B].is_output and s[C].origin_op is C.op
     attrs = s[C].iter_var_attrs
     assert [(str(axis), attr.iter_type) for axis, attr in attrs.items()] == [(str(inner), 6)]

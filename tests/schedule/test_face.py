@@ -154,11 +154,11 @@ def test_what_tvm_has_and_tensorlang_lacks_says_what_to_do() -> None:
     B = te.compute((8,), lambda i: A[i] + 1, name="B")
     s = te.create_schedule(B.op)
     with pytest.raises(AttributeError, match=r"a Stage has no 'annotate': TVM has it.*use pragma"):
-        s[B].annotate
+        s[B].annotate  # type: ignore[attr-defined]
     with pytest.raises(AttributeError, match=r"a Schedule has no 'get_block': TVM has it.*s\[C\] is the stage"):
-        s.get_block
+        s.get_block  # type: ignore[attr-defined]
     with pytest.raises(AttributeError, match=r"a Stage has no 'splat'; did you mean split\?$"):
-        s[B].splat
+        s[B].splat  # type: ignore[attr-defined]
 
 
 def test_input_tensors_are_those_of_other_stages() -> None:

@@ -92,7 +92,7 @@ def test_registry() -> None:
     def registered_by_its_own_name() -> int:
         return 4
 
-    assert tvm.get_global_func("registered_by_its_own_name")() == 4
+    assert tvm.get_global_func("registered_by_its_own_name")() == 4  # type: ignore[misc]
     assert tvm.get_global_func("test.unknown", allow_missing=True) is None
     with pytest.raises(DefinitionError, match=r"no function is registered as 'test.unknown'"):
         tvm.get_global_func("test.unknown")

@@ -56,7 +56,7 @@ def block(sizes: Sequence[int], window: int, stride: int, padding: int, ends: st
     return stage, used
 
 
-def result(schedule: tensorlang.Schedule, output: Tensor, used: Sequence[Given], target: str) -> Array:
+def result(schedule: te.Schedule, output: Tensor, used: Sequence[Given], target: str) -> Array:
     made = np.full(shape_of(output), 77, np.float32)
     tensorlang.build(schedule, [*(tensor for tensor, _ in used), output], target=target)(*(a for _, a in used), made)
     return made

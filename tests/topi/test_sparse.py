@@ -166,7 +166,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "no number of elements": (lambda: topi.sparse.placeholder((6, 7)), "nonzeros and the stype csr"),
     "a cube": (lambda: topi.sparse.array(np.zeros((2, 2, 2))), "is made of a matrix"),
     "rows of two lengths": (lambda: topi.sparse.array([[1, 2], [3]]), "rows of one length"),
-    "no numbers": (lambda: topi.sparse.array([[None]]), "is made of numbers"),
+    "no numbers": (lambda: topi.sparse.array([[None]]), "is made of numbers"),  # type: ignore[arg-type]
     "columns of floats": (lambda: topi.nn.sparse_dense(X, A.data, A.data, A.indptr), "their columns"),
     "blocks to turn": (
         lambda: topi.nn.sparse_transpose(te.placeholder((9, 2, 2)), A.indices, A.indptr),

@@ -246,5 +246,5 @@ def load_fragments(stage: Stage, instruction: str) -> None:
     """Fragments of a factor from shared memory."""
     rows, columns = te.intrin(instruction).op.shape
     *_, i, j = stage.op.axis
-    _, _, i, _ = stage.tile(i, j, int(rows.value), int(columns.value))
+    _, _, i, _ = stage.tile(i, j, int(rows), int(columns))
     stage.tensorize(i, te.intrin(instruction))

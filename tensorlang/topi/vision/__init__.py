@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tensorlang.names import listing, lookup
 from tensorlang.topi.vision.anchors import multibox_detection, multibox_prior, multibox_transform_loc
@@ -22,8 +22,14 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    return lookup(__name__, name)
+if TYPE_CHECKING:  # what the package offers here, for type checkers and editors
+    from tensorlang.topi import vision
+
+    nms = rcnn = ssd = vision
+else:
+
+    def __getattr__(name: str) -> Any:
+        return lookup(__name__, name)
 
 
 def __dir__() -> list[str]:

@@ -107,7 +107,9 @@ def test_candidates_compile_without_spills(case: str) -> None:
     sketch = sketch_of(case)
     (decisions, *_) = drawn(sketch, 1, 1)
     with config.override(check=False):
-        built = tensorlang.build(scheduled(task, sketch, decisions), arguments_of(task.tensors), target=task.target)
+        built: Any = tensorlang.build(
+            scheduled(task, sketch, decisions), arguments_of(task.tensors), target=task.target
+        )
     assert built.report.clean, (decisions, built.report)
     assert all(kernel.stack == 0 for kernel in built.report.kernels), (decisions, built.report)
 
@@ -122,7 +124,7 @@ def test_the_text_of_a_candidate_computes_the_product(case: str) -> None:
     made = scheduled(task, sketch, decisions)
     program = tensorlang.lower(made, arguments_of(task.tensors), target=task.target).kernel
     rng = np.random.default_rng(0)
-    a, b, c = ([int(extent.value) for extent in p.shape] for p in program.params)
+    a, b, c = ([int(extent) for extent in p.shape] for p in program.params)
     left, right = (rng.integers(-2, 3, shape) for shape in (a, b))
     out = np.full(c, 77, np.float32)
     words = [_bits(x, task.inputs[n].dtype) for n, x in enumerate((left, right))]

@@ -34,6 +34,7 @@ def test_a_tuner_takes_results_that_were_made_by_hand() -> None:
             costs, number = ((1.0 / tried[-1], 9.0, 1e-9), 0) if tried[-1] < 16 else ((1e9,), 4)
             tuner.update([inp], [autotune.MeasureResult(costs, number, 1.0, 2.0)])
     assert sorted(tried) == [1, 2, 4, 8, 16]
+    assert tuner.best_config is not None and tuner.best is not None
     assert tuner.best_config["tile"].size[-1] == 8 and tuner.best.seconds == 0.125
 
 

@@ -186,8 +186,8 @@ def fragments(stage: Stage, name: str) -> None:
     """Fragments of an operand from shared memory."""
     rows, columns = te.intrin(name).op.shape
     i, j = stage.op.axis
-    io, ii = stage.split(i, int(rows.value))
-    jo, jj = stage.split(j, int(columns.value))
+    io, ii = stage.split(i, int(rows))
+    jo, jj = stage.split(j, int(columns))
     stage.reorder(io, jo, ii, jj)
     stage.tensorize(ii, te.intrin(name))
 

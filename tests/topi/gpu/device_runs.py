@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -66,7 +67,7 @@ def compiled(output: Tensor, *inputs: Tensor, archs: Sequence[str] = ARCHITECTUR
     """The kernels of a schedule for each architecture, none of which spills or has an array in local memory."""
     found: list[tuple[str, KernelReport]] = []
     for arch in archs:
-        kernel = tensorlang.build(scheduled(output, arch=arch), [*inputs, output], target=f"cuda -arch={arch}")
+        kernel: Any = tensorlang.build(scheduled(output, arch=arch), [*inputs, output], target=f"cuda -arch={arch}")
         report = kernel.report
         assert report.clean, report
         assert all(k.stack == 0 for k in report.kernels), report

@@ -164,7 +164,7 @@ def test_no_register_is_spilled(form: tuple[int, bool], arch: str) -> None:
     args = layer(16, 4096, 4096, width, width, is_causal, "bfloat16")
     target = f"cuda -arch={arch}"
     with config.override(check=False):
-        kernel = tensorlang.build(scheduled(args, target), args, target=target)
+        kernel: Any = tensorlang.build(scheduled(args, target), args, target=target)
     (report,) = kernel.report.kernels
     assert kernel.report.clean and report.stack == 0 and report.registers <= 255
     if disassembler() is not None:

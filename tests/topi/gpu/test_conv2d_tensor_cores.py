@@ -236,7 +236,7 @@ def test_the_machine_code(name: str, arch: str, kernel: str) -> None:
     sizes, options = RESNET[name]
     args = layer(*sizes, kernel=kernel, **options)
     with config.override(check=False):
-        built = tensorlang.build(scheduled(args, arch), args, target=f"cuda -arch={arch}")
+        built: Any = tensorlang.build(scheduled(args, arch), args, target=f"cuda -arch={arch}")
     assert built.report.clean and all(k.stack == 0 for k in built.report.kernels), built.report
     if disassembler() is None:
         pytest.skip("no nvdisasm: pip install nvidia-cuda-nvdisasm")

@@ -76,7 +76,7 @@ def test_a_symbolic_number_of_channels() -> None:
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_channels_that_lie_together_are_moved_together(dtype: str) -> None:
     tensors = layer(16, 96, (28, 28), 3, True, dtype=dtype, padding=1)
-    kernel = tensorlang.build(scheduled(tensors[-1]), tensors, target="cuda -arch=sm_80")
+    kernel: Any = tensorlang.build(scheduled(tensors[-1]), tensors, target="cuda -arch=sm_80")
     if disassembler() is None:
         pytest.skip("no nvdisasm: pip install nvidia-cuda-nvdisasm")
     found = set(re.findall(r"\b(?:LD|ST)G[.A-Z0-9]*", kernel.source("sass")))

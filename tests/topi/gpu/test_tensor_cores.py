@@ -289,7 +289,7 @@ MACHINE: dict[str, tuple[list[Tensor], str, str]] = {
 def test_the_machine_code(name: str) -> None:
     args, arch, instruction = MACHINE[name]
     with config.override(check=False):
-        kernel = tensorlang.build(scheduled(args, arch=arch), args, target=f"cuda -arch={arch}")
+        kernel: Any = tensorlang.build(scheduled(args, arch=arch), args, target=f"cuda -arch={arch}")
     assert kernel.report.clean, kernel.report
     assert all(k.stack == 0 for k in kernel.report.kernels), kernel.report
     if disassembler() is None:
