@@ -144,6 +144,7 @@ topi.expand_like a shape_like axis
 topi.dynamic_strided_slice a begin end strides output_shape
 topi.image.affine_grid data target_shape
 topi.image.grid_sample data grid method layout padding_mode align_corners
+topi.image.dilation2d_nchw input filter stride padding dilations out_dtype
 topi.image.crop_and_resize data boxes box_indices crop_size layout method extrapolation_value out_dtype
 topi.nn.lstm Xs Wi Wh Bi Bh h_init c_init proj p_i p_f p_o f_act g_act h_act reverse weight_layout
 topi.nn.deformable_conv2d_nchw data offset kernel strides padding dilation deformable_groups groups out_dtype

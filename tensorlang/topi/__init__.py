@@ -97,6 +97,7 @@ from tensorlang.topi.layers.correlation import correlation_nchw
 from tensorlang.topi.layers.cropping import crop_and_resize
 from tensorlang.topi.layers.deformable import deformable_conv2d_nchw, deformable_conv2d_nhwc
 from tensorlang.topi.layers.losses import nll_loss
+from tensorlang.topi.layers.morphology import dilation2d_nchw
 from tensorlang.topi.layers.recurrent import gru, lstm
 from tensorlang.topi.layers.sampling import affine_grid, grid_sample
 from tensorlang.topi.layers.sparse import (
@@ -286,6 +287,7 @@ __all__ = [
     "depthwise_conv2d_nhwc",
     "dequantize",
     "dilate",
+    "dilation2d_nchw",
     "divide",
     "dynamic_strided_slice",
     "einsum",

@@ -150,6 +150,15 @@ def sampled(x: Array, grid: Array, method: str, padding: str, corners: bool) -> 
     return made
 
 
+def dilated(x: Array, shape: Array) -> Array:
+    made = np.full((*x.shape[:2], 3, 4), -np.inf)
+    for i, j, y, k in np.ndindex(3, 4, *shape.shape[1:]):
+        row, column = i * 2 + y * 2 - 1, j * 2 + k - 1
+        if 0 <= row < x.shape[2] and 0 <= column < x.shape[3]:
+            made[:, :, i, j] = np.maximum(made[:, :, i, j], x[:, :, row, column] + shape[:, y, k])
+    return made
+
+
 def index(*parts: Any) -> Any:
     return parts
 
@@ -282,6 +291,11 @@ CALLS: dict[str, Call] = {
             ("bicubic", "reflection", False),
         )
     },
+    "dilations": Call(
+        lambda x, f: topi.image.dilation2d_nchw(x, f, 2, (1, 1), (2, 1)),
+        dilated,
+        lambda n: [floats(2, 3, 7, 8), floats(3, 3, 3)],
+    ),
     "samples of volumes": Call(
         lambda x, g: topi.image.grid_sample(x, g, "bilinear", "NCDHW", "border", False),
         lambda x, g: sampled(x, g, "bilinear", "border", False),
@@ -416,6 +430,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "gru of other weights": (lambda: topi.gru(X, W, W), "weights \\[3 \\* hidden, inputs\\]"),
     "offsets of another shape": (lambda: topi.deformable_conv2d_nchw(D, D, D), "wants offsets"),
     "a grid of another layout": (lambda: topi.grid_sample(D, D, layout="NHWC"), "border or reflection"),
+    "a shape of another channel": (lambda: topi.dilation2d_nchw(D, V, 1, 0, 1), "shapes .channels, rows, columns."),
+    "a shape that does not fit": (
+        lambda: topi.dilation2d_nchw(D, te.placeholder((2, 9, 1)), 1, 0, 1),
+        "which fits into the image",
+    ),
     "cubes of volumes": (lambda: topi.grid_sample(V, V, "bicubic", "NCDHW"), r"\(of NCHW\) bicubic"),
     "a grid of three coordinates": (
         lambda: topi.grid_sample(D, te.placeholder((1, 3, 2, 2))),
