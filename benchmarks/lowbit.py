@@ -37,6 +37,8 @@ Turn = Callable[[], object]
 N, K = 11008, 4096
 ROUNDS = 15
 _STREAMS, _LANES = 4, 16
+_FLOATS = ("float32", "bfloat16")
+"""Weights in no blocks; vectors are of their dtype, sums float32."""
 _STEPS = 512
 """Vectors of a stream that are read one after the other."""
 
@@ -79,7 +81,7 @@ def command(
     threads: int | None, only: str, vectors: str, keys: str, matrices: int, shape: str, rounds: int, out: Path | None
 ) -> None:
     """Time products of weights of a few bits beside a read of their bytes, and beside installed peers, in turn."""
-    wanted, known = [n for n in only.split(",") if n], [*topi.BLOCK_FORMATS, *nbits.PEERS, *NAMES]
+    wanted, known = [n for n in only.split(",") if n], [*topi.BLOCK_FORMATS, *_FLOATS, *nbits.PEERS, *NAMES]
     if unknown := [name for name in wanted if name not in known]:
         raise click.UsageError(f"no format or peer is called {unknown[0]!r}; there are {', '.join(known)}")
     count, (n, k) = threads_or_all(threads), map(int, shape.split(","))
@@ -108,12 +110,17 @@ def _turn_of(name: str, m: int, n: int, k: int, matrices: int, target: Target) -
     """A turn of a format of ours or of a peer, and the bytes of its weights; why a peer is not there."""
     if name in nbits.PEERS:
         return nbits.PEERS[name](m, n, k, matrices, target.cores)
-    weights = topi.nbits_weights(n, k, topi.BLOCK_FORMATS[name])
-    data = te.placeholder((m, k), name="data")
-    made = topi.matmul_nbits(data, weights)
-    kernel = tensorlang.build(topi.schedule(made, target), [data, *weights.tensors, made], target)
-    sets = [filled(weights.tensors, partial(_numbers, seed=seed)) for seed in range(matrices)]
-    x, y = np.random.default_rng(0).standard_normal((m, k)).astype(np.float32), np.empty((m, n), np.float32)
+    data = te.placeholder((m, k), name if name in _FLOATS else "float32", name="data")
+    if name in _FLOATS:
+        tensors = [te.placeholder((n, k), name, name="weights")]
+        made = topi.dense(data, tensors[0], out_dtype="float32")
+    else:
+        weights = topi.nbits_weights(n, k, topi.BLOCK_FORMATS[name])
+        tensors, made = weights.tensors, topi.matmul_nbits(data, weights)
+    kernel = tensorlang.build(topi.schedule(made, target), [data, *tensors, made], target)
+    sets = [filled(tensors, partial(_numbers, seed=seed)) for seed in range(matrices)]
+    x = np.random.default_rng(0).standard_normal((m, k)).astype(dtypes.info(data.dtype).numpy)
+    y = np.empty((m, n), np.float32)
 
     def turn() -> None:
         for arrays in sets:

@@ -339,10 +339,25 @@ def test_what_is_packed() -> None:
         assert streamed.reading is Reading.STREAMED and streamed.depth == streamed.steps == 8
         assert streamed.tile.width == width
     assert of(1, 4096, 4096, transpose_b=True).reading is Reading.DOTS
+    assert of(1, 4096, 4096, transpose_b=True).tile.width == 1  # from memory: in order
+    assert of(1, 64, 1024, transpose_b=True).tile.width == 4  # from near, and long: rows share the vector
     assert of(64, 4096, 4096, transpose_b=True).reading is Reading.PANELS
     assert of(1000, 1, 1000).reading is Reading.DOTS
     assert of(300, 40, 50000).depth is not None
     assert of(2048, 2048, 2048).pack_a and not of(512, 512, 512).pack_a
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_rows_in_order_are_summed_in_several_vectors(dtype: str) -> None:
+    a, x = te.placeholder((4000, 4096), dtype, name="a"), te.placeholder((4096,), dtype, name="x")
+    k = te.reduce_axis((0, 4096), "k")
+    own = te.compute((4000,), lambda i: te.sum(a[i, k].astype("float32") * x[k].astype("float32"), axis=k), name="own")
+    made = topi.dense(te.placeholder((1, 4096), dtype, name="row"), a, out_dtype="float32")
+    target = "llvm -mcpu=znver4"
+    for result, vector in ((own, x), (made, made.op.input_tensors[0])):
+        kernel = tensorlang.build(topi.schedule(result, target), [a, vector, result], target)
+        sums = [line for line in innermost(kernel, "vfmadd") if "vfmadd" in line]
+        assert len(sums) >= 4 and all("zmm" in line for line in sums)
 
 
 @pytest.mark.sampled(2)

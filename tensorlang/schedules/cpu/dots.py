@@ -14,6 +14,7 @@ from math import prod
 import numpy as np
 
 from tensorlang.dataclass import dataclass
+from tensorlang.schedule.stage import Stage as Scheduled
 from tensorlang.schedules.candidates import up_to
 from tensorlang.schedules.cpu.points import run_in_parallel
 from tensorlang.schedules.cpu.producers import place_producers
@@ -27,6 +28,10 @@ MOST_USES = 16  # of an operand that is read as it lies; what is used more often
 _FEW = 4
 _SIDES = (1, 2, 3, 4, 6, 8)
 _CHAINS = 8  # independent sums that keep the multiply-add units busy
+_LONG_ROW, _CONVERTED = 32, 3
+"""Vectors of a row from which on what rows share is better loaded once for several; the part of the last cache up to
+which the conversions of narrow floats count, and not the memory.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +75,27 @@ def dot_forms(target: Target, group: Group) -> list[Form]:
     return [] if dots is None else [Form("dots", partial(schedule_dots, group=group, dots=dots), why=why)]
 
 
-def _usual(stage: Stage, sides: Sequence[str], registers: int) -> tuple[int, ...]:
-    """The tile of dot products that loads least for what it computes, of those that fit the registers."""
+def in_order(rows: int, terms: int, stored: int, bits: int, target: Target) -> bool:
+    """Whether rows of terms that are used once, each of `stored` bits, are best read one after the other.
+
+    Rows side by side are as many streams, which lie pages apart where rows are long. What comes from near is read fast
+    in any order: there a tile of rows saves loads of what they share, and conversions where sums have other `bits`.
+    """
+    near = target.second_cache if stored == bits else target.caches[-1] // _CONVERTED
+    return rows * terms * stored // 8 > near or terms < _LONG_ROW * target.lanes(bits)
+
+
+def _usual(stage: Stage, dots: Dots, target: Target) -> tuple[int, ...]:
+    """The tile of dot products that loads least for what it computes, of those that fit the registers.
+
+    One at a time where most of what is read is used once, and comes in order.
+    """
+    sides, registers = dots.sides, target.vector_registers
+    largest = max(stage.reads, key=lambda read: prod(stage.extents[axis] for axis in read.axes))
+    terms = prod(stage.extents[axis] for axis in dots.terms)
+    elements = prod(stage.extents[axis] for axis in largest.axes)
+    if elements == stage.points and in_order(elements // terms, terms, 8 * largest.itemsize, stage.bits, target):
+        return tuple(1 for _ in sides)
 
     def loads(tile: Sequence[int]) -> int:
         return sum(prod(n for axis, n in zip(sides, tile, strict=True) if axis in read.axes) for read in stage.reads)
@@ -88,7 +112,7 @@ def schedule_dots(room: Room, group: Group, dots: Dots) -> None:
     for stage in group.between:
         s[stage.name].compute_inline()
     registers = room.target.vector_registers
-    usual = _usual(main, dots.sides, registers)
+    usual = _usual(main, dots, room.target)
     sides = {
         axis: room.choose(f"side_{n}", up_to(_SIDES, main.extents[axis]), usual[n]) for n, axis in enumerate(dots.sides)
     }
@@ -100,6 +124,9 @@ def schedule_dots(room: Room, group: Group, dots: Dots) -> None:
     room.limit(f"the register tile fits {registers} vector registers", fits)
     total = s[main.name] if group.main is not group.output else s[s.cache_write(main.name, "local")]
     total.reorder(*(axis for axis in main.reduce if axis not in dots.terms), *dots.terms)
+    if prod(sides.values()) == 1:
+        _sum_in_order(room, group, total, dots)
+        return
     _, lane = total.split(fused(total, [*dots.terms]), factor=room.given.get("lanes", room.target.lanes(main.bits)))
     part = s[partial_results(s, total.name, str(lane), len(main.spatial))]
     out = s[group.output.name]
@@ -127,3 +154,21 @@ def schedule_dots(room: Room, group: Group, dots: Dots) -> None:
     for axis in sides if is_short else ():
         part.unroll(axis)
     part.vectorize(lanes)
+
+
+def _sum_in_order(room: Room, group: Group, total: Scheduled, dots: Dots) -> None:
+    """Sum one dot product after the other, several vectors of its terms at a time.
+
+    What follows the sums is made for a vector of them.
+    """
+    s, main = room.s, group.main
+    out = s[group.output.name]
+    names = dict(zip(main.spatial, (str(a) for a in out.op.axis), strict=True))
+    outer, inner = out.split(names[dots.sides[-1]], room.target.lanes(main.bits), tail="peel")
+    around = [str(outer) if axis == dots.sides[-1] else names[axis] for axis in main.spatial]
+    out.reorder(*around, inner)
+    out.vectorize(inner)
+    loop = run_in_parallel(s, out.name, around, room.target, int(main.points))
+    total.compute_at(out, loop)
+    total.set_scope("local")
+    total.pragma(fused(total, [*dots.terms]), "reduce_tree")

@@ -114,6 +114,9 @@ def _schedule_tiles(s: Schedule, anchor: Anchor, product: Product, plan: Plan) -
 
 def _schedule_dots(s: Schedule, anchor: Anchor, product: Product, plan: Plan) -> None:
     """Sum vectors along the terms, for a tile of dot products at a time, and each vector at the end."""
+    if plan.tile.rows == plan.tile.width == 1:
+        _schedule_rows(s, anchor, product, plan)
+        return
     total, out = accumulator(s, anchor), s[anchor.output]
     _, lane = s[total].split(product.k, factor=anchor.target.lanes(product.bits))
     partial = s[s.rfactor(total, lane, factor_axis=len(s[total].op.axis))]
@@ -121,7 +124,7 @@ def _schedule_dots(s: Schedule, anchor: Anchor, product: Product, plan: Plan) ->
     *batch, rows, columns = axes_of(s, anchor.output)
     rows_outer, row = out.split(rows, factor=plan.tile.rows, tail="peel")
     columns_outer, column = out.split(columns, factor=plan.tile.width, tail="peel")
-    by_rows = plan.tile.rows > plan.tile.width
+    by_rows = (product.m or MANY) > (product.n or MANY)
     outer, inner = (rows_outer, columns_outer) if by_rows else (columns_outer, rows_outer)
     out.reorder(*batch, outer, inner, row, column)
     if batch and extent_of(outer.extent) is not None:
@@ -137,6 +140,25 @@ def _schedule_dots(s: Schedule, anchor: Anchor, product: Product, plan: Plan) ->
     for axis in (i, j):
         partial.unroll(axis)
     partial.vectorize(lane)
+    if plan.shared:
+        out.parallel(outer)
+
+
+def _schedule_rows(s: Schedule, anchor: Anchor, product: Product, plan: Plan) -> None:
+    """Sum one dot product after the other, several vectors of its terms at a time: rows are read in their order.
+
+    What follows the sums is made for a vector of them.
+    """
+    total, out = s[accumulator(s, anchor)], s[anchor.output]
+    *batch, i, j = axes_of(s, anchor.output)
+    few, many = (i, j) if (product.m or MANY) <= (product.n or MANY) else (j, i)
+    outer, inner = out.split(many, factor=anchor.target.lanes(product.bits), tail="peel")
+    out.reorder(*batch, few, outer, inner)
+    out.vectorize(inner)
+    if extent_of(outer.extent) is not None:
+        outer = out.fuse(*batch, few, outer)
+    total.compute_at(out, outer)
+    total.pragma(total.op.reduce_axis[0], "reduce_tree")
     if plan.shared:
         out.parallel(outer)
 

@@ -9,6 +9,7 @@ from math import ceil, gcd, prod
 from tensorlang import dtypes
 from tensorlang.dataclass import dataclass
 from tensorlang.schedules.accesses import LINE, PAGE
+from tensorlang.schedules.cpu.dots import in_order
 from tensorlang.schedules.cpu.register_tile import MANY, RegisterTile, fixed_width, register_tile, side_by_side
 from tensorlang.schedules.product import Product
 from tensorlang.target.spec import Target
@@ -176,9 +177,20 @@ def _plan_of_dots(product: Product, target: Target) -> Plan:
     m, n = product.m or MANY, product.n or MANY
     few = min(m, n)
     many = max(1, min(_SIDE_BY_SIDE, (target.vector_registers - 1 - few) // few, max(m, n)))
+    if _rows_in_order(product, few, max(m, n), target):
+        many = 1
     rows, columns = (few, many) if m <= n else (many, few)
     shared = "columns" if _threads(product, target) > 1 else ""
     return Plan(Reading.DOTS, RegisterTile(rows, rows * columns, columns), columns, None, 1, False, shared)
+
+
+def _rows_in_order(product: Product, few: int, many: int, target: Target) -> bool:
+    """Whether the many rows are read one after the other: by one vector, or from memory, by a few that stay near."""
+    terms, stored = product.depth or MANY, dtypes.info(product.a.buffer.dtype).bits
+    if few == 1:
+        return in_order(many, terms, stored, product.bits, target)
+    first, last = target.caches[0], target.caches[-1]
+    return few * terms * product.bits // 8 <= first // 2 and many * terms * stored // 8 > last // 3
 
 
 def _threads(product: Product, target: Target) -> int:
