@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from tensorlang.dataclass import dataclass
 from tensorlang.dtypes import info
 from tensorlang.errors import TensorlangError
-from tensorlang.ir.expr import variables
+from tensorlang.ir.expr import Binary, variables
+from tensorlang.ir.expr import walk as walk_expr
 from tensorlang.ir.overflow import exact_value
 from tensorlang.ir.stmt import Allocate, For, Kernel, walk
 from tensorlang.profiling.regions import Region
@@ -21,7 +22,7 @@ from tensorlang.schedule.explain import stage_notes
 from tensorlang.schedule.proposals.replayed import Refusal
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import AxisKind, extent_of
-from tensorlang.te.operation import loads
+from tensorlang.te.operation import ComputeOp, Reduce, loads
 
 if TYPE_CHECKING:
     from tensorlang.profiling.profile import LoopTime
@@ -74,6 +75,7 @@ def advice_of(f: Advised, parts: Sequence[tuple[LoopTime, Region, Work]], second
     for part, region, work in sorted(leaves, key=lambda row: -row[0].seconds):
         yield from _scalar(s, part, region, work)
         yield from _gathers(part, work)
+        yield from _narrow_sums(s, part)
     if seconds >= _LONG:
         yield from _one_thread(f, parts, seconds)
     yield from _recomputed(s, seconds)
@@ -159,6 +161,21 @@ def _gathers(part: LoopTime, work: Work) -> Iterator[Advice]:
             else f"order what says where, or read rows of {a.buffer.name} as a whole"
         )
         yield Advice(part.stages[-1], f"a vector {verb} {a.buffer.name} {apart} (a gather)", part.seconds, words)
+
+
+def _narrow_sums(s: Schedule | None, part: LoopTime) -> Iterator[Advice]:
+    """Sums of products in floats of 16 bits or less: CPUs make them in float32, and round at every term."""
+    ops = () if s is None else (s.program[stage] for stage in part.stages if stage in s.state.stages)
+    for op in ops:
+        if not isinstance(op, ComputeOp) or not isinstance(value := op.body[0], Reduce):
+            continue
+        terms = prod(extent_of(axis.extent) or _LANES for axis in op.reduce_axes)
+        is_product = any(isinstance(node, Binary) for node in walk_expr(value.sources[0]))
+        if info(value.dtype).is_narrow_float and is_product and terms >= _LANES:
+            problem = f"its sums are rounded to {value.dtype} at every term"
+            step = "sum in float32 (out_dtype='float32', or cast the terms), and round the sum"
+            yield Advice(op.name, problem, part.seconds, step)
+            return
 
 
 def _one_thread(f: Advised, parts: Sequence[tuple[LoopTime, Region, Work]], seconds: float) -> Iterator[Advice]:

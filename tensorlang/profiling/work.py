@@ -17,6 +17,7 @@ from tensorlang.dataclass import dataclass
 from tensorlang.ir.affine import affine
 from tensorlang.ir.expr import Binary, Buffer, Call, Const, Expr, Load, Unary, variables, walk
 from tensorlang.ir.intrinsics import TABLE
+from tensorlang.ir.loops import REDUCE_TREE
 from tensorlang.ir.overflow import exact_value
 from tensorlang.ir.stmt import AtomicUpdate, CallMachine, For, If, Let, LoopKind, Stmt, Store, children
 from tensorlang.ir.traverse import distinct
@@ -234,7 +235,9 @@ def _inside(around: Around, runs: Runs, loops: _Loops) -> tuple[Runs, _Loops]:
     inner = runs.inside(around)
     if not isinstance(around, For):
         return inner, loops
-    return inner, (*loops, _Loop(around.var.name, inner.count / runs.count if runs.count else 0.0, around.kind))
+    in_vectors = around.kind is LoopKind.SERIAL and (REDUCE_TREE, 1) in around.pragmas
+    kind = LoopKind.VECTORIZED if in_vectors else around.kind
+    return inner, (*loops, _Loop(around.var.name, inner.count / runs.count if runs.count else 0.0, kind))
 
 
 def _innermost(stmt: Stmt, runs: Runs, loops: _Loops) -> Iterator[_Innermost]:

@@ -229,6 +229,23 @@ def test_an_array_of_a_tile_that_no_second_cache_holds_is_told() -> None:
     assert not any("exceed the second cache" in problem for problem in advice(s, [A, C]))
 
 
+def test_sums_in_narrow_floats_are_told_and_gone_when_they_are_wide() -> None:
+    a, b = (te.placeholder((64, 64), "bfloat16", name=name) for name in "ab")
+    for out_dtype, told in ((None, True), ("float32", False)):
+        c = topi.matmul(a, b, out_dtype=out_dtype)
+        s = topi.schedule(c, "llvm -num-cores=1")
+        problems = advice(s, [a, b, c], "llvm -num-cores=1")
+        assert ("its sums are rounded to bfloat16 at every term" in problems) == told
+
+
+def test_sums_along_a_row_in_vectors_are_not_called_scalar() -> None:
+    a, x = te.placeholder((512, 1024), name="a"), te.placeholder((1, 1024), name="x")
+    y = topi.dense(x, a)
+    s = topi.schedule(y, "llvm -num-cores=1")
+    assert "reduce_tree" in str(tensorlang.lower(s, [x, a, y]))
+    assert not advice(s, [x, a, y], "llvm -num-cores=1")
+
+
 def test_warnings_of_sizes_that_are_not_known() -> None:
     n = te.var("n")
     x_ = te.placeholder((n,), name="x")
