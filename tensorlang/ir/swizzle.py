@@ -13,6 +13,8 @@ from tensorlang.errors import TargetError
 from tensorlang.ir.expr import Buffer, Const, Expr, binary
 
 CHUNK = 16
+ATOM_ROWS = 8
+"""Rows after which the order of chunks is the same again, of which tiles and panels are made."""
 SPANS = (32, 64, 128)
 """Bytes of the rows that the hardware swizzles."""
 

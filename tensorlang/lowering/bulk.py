@@ -121,7 +121,7 @@ def box_copies(number: int, derived: Derived, values: Mapping[str, Expr], storag
     buffer, local = storage.place(tile.array, first, own, {})
     source = storage.plans[tile.source.name].buffer
     corner = [simple(substitute(part, own)) for part in tile.corner]
-    lead = len(local) - len(tile.sides)
+    lead = len(local) - len(tile.box)
     copies = []
     for offset in _offsets(tile):
         at = (*local[:lead], *(simple(binary("add", i, o)) for i, o in zip(local[lead:], offset, strict=True)))
@@ -132,4 +132,5 @@ def box_copies(number: int, derived: Derived, values: Mapping[str, Expr], storag
 
 def _offsets(tile: BoxedTile) -> Iterator[tuple[int, ...]]:
     """Where the boxes of a tile begin, in the order in which they lie in memory."""
-    return product(*(range(0, side, box) for side, box in zip(tile.sides, tile.box, strict=True)))
+    sides = tile.sides[-len(tile.box) :]
+    return product(*(range(0, side, box) for side, box in zip(sides, tile.box, strict=True)))

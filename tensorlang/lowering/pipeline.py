@@ -108,6 +108,7 @@ KERNEL_PASSES: tuple[Pass[Nest], ...] = (
     ("keep_once", device.keep_once),
     ("legal_kinds", device.legal_kinds),
     ("simplify_kinds", device.simplify),
+    ("call_once", device.call_once),
     ("shuffle", device.shuffle),
     ("check_own", device.check_own),
     ("narrow_indices", device.narrow_indices),

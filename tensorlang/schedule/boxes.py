@@ -15,7 +15,7 @@ from tensorlang.ir.expr import Buffer, Const, Expr, Load, Select, Var, binary, s
 from tensorlang.ir.index import to_index
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX
-from tensorlang.ir.swizzle import SPANS
+from tensorlang.ir.swizzle import ATOM_ROWS, SPANS
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, conditions_text
 from tensorlang.schedule.axis_range import constant
@@ -27,7 +27,6 @@ from tensorlang.te.operation import ComputeOp, PlaceholderOp, buffers
 
 MOST_DIMENSIONS, MOST_SIDE, ALIGNMENT = 5, 256, 16
 _MOST_BOXES = 16
-_ATOM_ROWS = 8
 _DESTINATION = 128
 """Bytes that a box in shared memory begins at a multiple of, if it is not swizzled."""
 
@@ -58,16 +57,16 @@ def boxed_tile(state: ScheduleState, derived: Derived, stage: str) -> BoxedTile:
     (target,) = buffers(op)
     own: dict[str, Expr] = {axis.name: Var(axis.name, INDEX) for axis in op.axes}
     index = [to_index(substitute(i, own)) for i in load.index]
-    _check_index(op, index, load.buffer)
-    _check_zeros(state, op, index, load.buffer)
     plan = derived.plans[target.name]
+    _check_index(op, index, load.buffer, _sides(plan))
+    _check_zeros(state, op, index, load.buffer)
     if plan.buffer.scope != "shared" or plan.is_argument:
         why = f"bulk copies go to shared memory, and {stage} is in {plan.buffer.scope} memory"
         raise BadArgument("", why, suggested=[f"s[{stage!r}].set_scope('shared'); ..."])
-    sides = _sides(stage, plan)
+    sides = _known_sides(stage, plan)
     corners = {axis.name: base for axis, base in zip(op.axes, plan.base, strict=True)}
     corner = tuple(simplify(substitute(i, corners), {}) for i in index)
-    return BoxedTile(target.name, load.buffer, corner, sides, _box(plan.buffer, sides))
+    return BoxedTile(target.name, load.buffer, corner, sides, _box(plan.buffer, sides[-len(index) :]))
 
 
 def copies_boxes(state: ScheduleState, stage: str) -> bool:
@@ -83,13 +82,14 @@ def _body(op: ComputeOp) -> str:
     return str(op.body[0]) if len(op.body) == 1 else f"{len(op.body)} values"
 
 
-def _check_index(op: ComputeOp, index: Sequence[Expr], source: Buffer) -> None:
-    """Dimension k of the source goes along axis k of the stage, perhaps shifted."""
+def _check_index(op: ComputeOp, index: Sequence[Expr], source: Buffer, sides: Sequence[int | None]) -> None:
+    """The last dimensions of the stage go along those of the source, perhaps shifted; along others a tile has one."""
     names = [axis.name for axis in op.axes]
-    ok = len(index) == len(names)
-    for part, name in zip(index, names, strict=False):
-        shift = simplify(binary("sub", part, Var(name, INDEX)), {})
-        ok = ok and not variables(shift) & set(names)
+    moving = {name for name, side in zip(names, sides, strict=True) if side != 1}
+    ok = len(index) <= len(names) and not moving & {*names[: -len(index)]}
+    for part, name in zip(reversed(index), reversed(names)):
+        shift = simplify(binary("sub", part, Var(name, INDEX)), {}) if name in moving else part
+        ok = ok and not variables(shift) & moving
     if not ok:
         at = ", ".join(map(str, index))
         own = f"{op.name}[{', '.join(names)}]"
@@ -133,10 +133,14 @@ def _check_zeros(state: ScheduleState, op: ComputeOp, index: Sequence[Expr], sou
         raise BadArgument("", why, suggested=["compute the zeros in a stage that reads the copy"])
 
 
-def _sides(stage: str, plan: BufferPlan) -> tuple[int, ...]:
+def _sides(plan: BufferPlan) -> list[int | None]:
+    """The sides of a tile in memory, None where they are not constant."""
+    return [constant(extent) for extent in plan.buffer.shape[leading(plan) :]]
+
+
+def _known_sides(stage: str, plan: BufferPlan) -> tuple[int, ...]:
     """The sides of a tile, in the memory that a box fills."""
-    lead = leading(plan)
-    sides = [constant(extent) for extent in plan.buffer.shape[lead:]]
+    lead, sides = leading(plan), _sides(plan)
     if plan.copies or plan.lanes or any(plan.moduli[lead:]):
         why = f"the tile of {stage} is folded, or not in one piece; a bulk copy fills all of it"
         raise BadArgument(
@@ -162,9 +166,9 @@ def _box(buffer: Buffer, sides: tuple[int, ...]) -> tuple[int, ...]:
     if count > _MOST_BOXES:
         why = f"{whole} would take {count} bulk copies of {'x'.join(map(str, box))}, and at most {_MOST_BOXES} are made"
         raise BadArgument("", why, suggested=[f"sides of at most {MOST_SIDE}, or multiples of it"])
-    apart = _ATOM_ROWS * inner * size if buffer.swizzled else _DESTINATION
+    apart = ATOM_ROWS * inner * size if buffer.swizzled else _DESTINATION
     if prod(box) * size % apart:
-        wanted = f"{_ATOM_ROWS} rows" if buffer.swizzled else f"{_DESTINATION} bytes"
+        wanted = f"{ATOM_ROWS} rows" if buffer.swizzled else f"{_DESTINATION} bytes"
         why = f"bulk copies of {whole} have {prod(box) * size} bytes, and must have multiples of {wanted}"
         raise BadArgument("", why, suggested=["larger tiles"])
     return tuple(box)

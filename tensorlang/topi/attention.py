@@ -36,9 +36,9 @@ def attention(
 
     Dtypes are float16, bfloat16, float32 or float64, the same of all three; of the output too, unless `out_dtype` is
     given. Of 16 bits, scores and sums are in float32, and `topi.schedule` puts the products on the tensor cores of its
-    target: in blocks of 64 keys, whose weights are rounded to the dtype of `value`; there d and v have to be multiples
-    of 16, and fit the registers (up to 192 both do). In a block of keys that a query sees some of, a value that is
-    infinite or not a number reaches this query even if it does not see it.
+    target: in blocks of 64 or 128 keys, whose weights are rounded to the dtype of `value`; there d and v have to be
+    multiples of 16, and fit the registers (up to 192 both do). In a block of keys that a query sees some of, a value
+    that is infinite or not a number reaches this query even if it does not see it.
 
     `scale` is 1 / sqrt(d) unless given. `is_causal`: query i sees key j only if `j <= i + m - n`, so that the last one
     sees all; m may not be below n. The matrix of scores is never in memory as a whole: of some queries at a time, all

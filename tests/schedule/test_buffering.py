@@ -344,3 +344,14 @@ def test_what_a_rolling_buffer_reads_may_be_kept_further_out() -> None:
     s[b].rolling_buffer()
     s[kept].compute_at(s[c], "i_o")
     check_schedule(s, args)
+
+
+def test_reads_under_tests_of_data_follow_a_layout_as_they_are() -> None:
+    """What stays inside of its array whatever is tested has an index that isl sees."""
+    A = te.placeholder((8, 16), name="A")
+    B = te.compute((8, 16), lambda i, j: A[i, j] * 2, name="B")
+    C = te.compute((8, 16), lambda i, j: te.select(A[i, j] > 0.0, B[i, j], 0.0), name="C")
+    s = te.create_schedule(C.op)
+    s[B].transform_layout(lambda i, j: [j // 4, i, j % 4])
+    s[B].compute_at(s[C], "i")
+    assert "B[j // 4, i, j % 4]" in str(s["C"].op) and note(s, "B").shape == ("4", "1", "4")

@@ -14,7 +14,7 @@ from tensorlang.ir.stmt import INDEX, DeviceKernel, For, Kernel, stmt_exprs
 from tensorlang.ir.stmt import walk as statements
 from tensorlang.ir.verify import verify
 from tensorlang.ir.verify_device import verify_device
-from tensorlang.lowering.device import arrays, lanes, private, regions, shuffles, uniform, warps
+from tensorlang.lowering.device import arrays, invariants, lanes, private, regions, shuffles, uniform, warps
 from tensorlang.lowering.device.blocks import blocks
 from tensorlang.lowering.device.indices import index_dtype
 from tensorlang.lowering.device.nest import Form, Nest
@@ -75,6 +75,11 @@ def legal_kinds(nest: Nest) -> Nest:
 def shuffle(nest: Nest) -> Nest:
     """Spread arrays of scope `warp` over the registers of lanes, which read each other's by shuffles."""
     return replace(nest, body=shuffles.shuffled(nest.body, nest.threads, nest.ranges))
+
+
+def call_once(nest: Nest) -> Nest:
+    """Call functions in front of unrolled loops in which they have one value."""
+    return replace(nest, body=invariants.called_once(nest.body))
 
 
 def check_own(nest: Nest) -> Nest:

@@ -32,6 +32,7 @@ from tensorlang.schedule.derive.threads import meeting_loops, repeated, sunk, wi
 from tensorlang.schedule.state import ScheduleState
 from tensorlang.te.operation import ComputeOp, HybridOp, Operation, PlaceholderOp, buffers
 from tensorlang.te.program import local_arrays
+from tensorlang.te.tensor_intrin import find_intrin
 
 
 def derive(state: ScheduleState) -> Derived:
@@ -196,12 +197,20 @@ def _check_sequential(plan: StagePlan) -> None:
         )
 
 
+def _finished_later(known: _Known) -> frozenset[int]:
+    """The statements of stages whose machine code only begins its work, by number."""
+    asked = {name: plan.stage.tensorized for name, plan in known.stages.items()}
+    found = {name: find_intrin(t.intrinsic, t.key) for name, t in asked.items() if t is not None}
+    later = {name for name, intrin in found.items() if intrin is not None and intrin.group}
+    return frozenset(number for number, statement in enumerate(known.statements) if statement.stage in later)
+
+
 def _assembled(state: ScheduleState, known: _Known, memory: Memory, brought: Prefetching) -> Derived:
     """All stages in one tree, with the loops of threads where these have work of their own."""
     statements = (*known.statements, *brought.statements)
     assembly = Assembly(state, known.stages, statements, memory.folds, brought.places)
     nests = sequence([assembly.nest(name) for name in root_order(state)])
-    tree = sunk(nests, statements, meeting_loops(statements, known.stages))
+    tree = sunk(nests, statements, meeting_loops(statements, known.stages), _finished_later(known))
     scop, copied = assembly.scop(tree), repeated(tree)
     plans = with_updates(memory.plans, state)
     if any(loop.kind is LoopKind.BOUND for loop in loops_of(tree)):

@@ -129,7 +129,8 @@ class PrefetchPlan:
 class BoxedTile:
     """How the tile of a stage is copied: in boxes of `box`, the first of which begins at `corner` of `source`.
 
-    `sides` are those of the tile. The corner is made of the loops around the stage.
+    `sides` are those of the tile, whose last dimensions are those of the source. The corner is made of the loops around
+    the stage.
     """
 
     array: str

@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, groupby, takewhile
 
+from tensorlang.dataclass import dataclass
 from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Const
 from tensorlang.ir.loops import THREAD_REDUCE
@@ -104,53 +105,75 @@ def _is_own(plan: StagePlan) -> bool:
     return plan.stage.storage.scope in ("local", "warp") and any(loop.thread for loop in plan.home)
 
 
-def sunk(tree: Tree, statements: Sequence[Statement], meeting: Collection[str] = ()) -> Tree:
+def sunk(
+    tree: Tree, statements: Sequence[Statement], meeting: Collection[str] = (), alone: Collection[int] = ()
+) -> Tree:
     """The tree with thread loops moved inwards, past what is computed for all threads.
 
-    In the loops `meeting` threads use what others do, or these what they do: both are regions of their own.
+    In the loops `meeting` threads use what others do, or these what they do: both are regions of their own. So are
+    statements `alone`, by number.
     """
     match tree:
         case Loop():
-            body = sunk(tree.body, statements, meeting)
+            body = sunk(tree.body, statements, meeting, alone)
             if tree.kind is LoopKind.BOUND and is_in_block(tree.thread):
-                return _spread(tree, body, statements, meeting)
+                return _Sinking(tree, statements, meeting, alone).spread(body)
             return replace(tree, body=body)
         case Branches():
-            return sequence([sunk(child, statements, meeting) for child in tree.children])
+            return sequence([sunk(child, statements, meeting, alone) for child in tree.children])
         case _:
             return tree
 
 
-def _spread(loop: Loop, body: Tree, statements: Sequence[Statement], meeting: Collection[str]) -> Tree:
-    """A body with a thread loop around each of its parts, where threads of others meet in one of them."""
-    if not any(inner.name in meeting for inner in loops(body)) or (isinstance(body, Loop) and body.name in meeting):
-        return _pushed(loop, body, statements)
-    if isinstance(body, Loop):
-        return replace(body, body=_spread(loop, body.body, statements, meeting))
-    assert isinstance(body, Branches)
-    return sequence([_spread(loop, child, statements, meeting) for child in body.children])
+@dataclass(frozen=True, slots=True)
+class _Sinking:
+    """A thread loop on its way inwards."""
 
+    loop: Loop
+    statements: Sequence[Statement]
+    meeting: Collection[str]
+    alone: Collection[int]
 
-def _pushed(loop: Loop, body: Tree, statements: Sequence[Statement]) -> Tree:
-    """A body with a thread loop around all that is inside it."""
-    inside = [loop.name in statements[k].loops for k in leaves(body)]
-    if all(inside):
-        return replace(loop, body=body)
-    if not any(inside):
-        return body
-    if isinstance(body, Loop):
-        return replace(body, body=_pushed(loop, body.body, statements))
-    assert isinstance(body, Branches)
-    made: list[Tree] = []
-    for own, group in groupby(body.children, lambda child: _all_inside(loop, child, statements)):
-        children = list(group)
-        parts = [replace(loop, body=sequence(children))] if own else [_pushed(loop, c, statements) for c in children]
-        made += parts
-    return sequence(made)
+    def spread(self, body: Tree) -> Tree:
+        """A body with the loop around each of its parts, where threads of others meet in one of them."""
+        meets = any(inner.name in self.meeting for inner in loops(body))
+        if not meets or (isinstance(body, Loop) and body.name in self.meeting):
+            return self._pushed(body)
+        if isinstance(body, Loop):
+            return replace(body, body=self.spread(body.body))
+        assert isinstance(body, Branches)
+        return sequence([self.spread(child) for child in body.children])
 
+    def _pushed(self, body: Tree) -> Tree:
+        """A body with the loop around all that is inside it."""
+        if self._is_region(body):
+            return replace(self.loop, body=body)
+        if not any(self._inside(k) for k in leaves(body)):
+            return body
+        if isinstance(body, Loop):
+            return replace(body, body=self._pushed(body.body))
+        assert isinstance(body, Branches)
+        made: list[Tree] = []
+        for own, group in groupby(body.children, self._key):
+            children = list(group)
+            parts = [replace(self.loop, body=sequence(children))] if own else [self._pushed(c) for c in children]
+            made += parts
+        return sequence(made)
 
-def _all_inside(loop: Loop, tree: Tree, statements: Sequence[Statement]) -> bool:
-    return all(loop.name in statements[k].loops for k in leaves(tree))
+    def _inside(self, number: int) -> bool:
+        return self.loop.name in self.statements[number].loops
+
+    def _is_region(self, tree: Tree) -> bool:
+        """Whether the loop may stand around all of a tree."""
+        numbers = list(leaves(tree))
+        return all(map(self._inside, numbers)) and (len(numbers) == 1 or not set(numbers) & set(self.alone))
+
+    def _key(self, child: Tree) -> tuple[int, ...]:
+        """Children that follow each other in one region have the same key; () where the loop is not around a child."""
+        if not self._is_region(child):
+            return ()
+        numbers = tuple(leaves(child))
+        return numbers if set(numbers) & set(self.alone) else (-1,)
 
 
 def repeated(tree: Tree) -> frozenset[str]:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Expr, to_text
-from tensorlang.ir.swizzle import can_swizzle, panel_rows, row_bytes
+from tensorlang.ir.swizzle import ATOM_ROWS, can_swizzle, panel_rows, row_bytes
 from tensorlang.polyhedral.folding import window
 from tensorlang.polyhedral.zeros import begins_as_zeros
 from tensorlang.schedule.axis_range import constant
@@ -24,7 +24,6 @@ from tensorlang.schedule.storage import Storage
 from tensorlang.te.operation import HybridOp, PlaceholderOp, buffers
 from tensorlang.te.program import local_arrays
 
-_ATOM_ROWS = 8  # of the hardware's swizzle
 _MOST = 64  # the largest modulus that fold_storage looks for
 
 
@@ -285,9 +284,9 @@ class Swizzle(Primitive):
                 rows = "no rows" if len(op.axes) < 2 else f"rows of {plans[b.name].buffer.shape[-1]} {b.dtype}"
                 why = f"swizzle takes rows of 32, 64 or a multiple of 128 bytes, and {b.name} has {rows}"
                 raise BadArgument("", why, suggested=["compute_at first, where the tile has rows of such a length"])
-            deep = panel_rows(plans[b.name].buffer) if self.panels else _ATOM_ROWS
-            if deep is None or deep % _ATOM_ROWS:
-                why = f"panels have a multiple of {_ATOM_ROWS} rows of 128 bytes, and {plans[b.name].buffer} has not"
+            deep = panel_rows(plans[b.name].buffer) if self.panels else ATOM_ROWS
+            if deep is None or deep % ATOM_ROWS:
+                why = f"panels have a multiple of {ATOM_ROWS} rows of 128 bytes, and {plans[b.name].buffer} has not"
                 raise BadArgument("", why, suggested=["compute_at first, where the tile has rows of such a number"])
         return made, ()
 

@@ -64,6 +64,11 @@ class Attention:
         return dtypes.promote(self.query.dtype, "float32")
 
     @property
+    def scales_late(self) -> bool:
+        """Whether scores are scaled where weights are made of them: the greatest stays so, and finite."""
+        return self.rows is not None and 0 < self.factor <= 1
+
+    @property
     def n(self) -> Expr:
         """The number of queries."""
         return self.query.shape[-2]
@@ -161,7 +166,14 @@ def of_blocks(asked: Attention, block: int) -> Tensor:
     def scaled_score(*x: Expr) -> Expr:
         b, i, j = x[-3:]
         seen = b * block + j <= i + (m - n) if asked.is_causal else present(b, j)
-        return _seen_only(score(*x) * asked.factor, seen)
+        return _seen_only(score(*x) if asked.scales_late else score(*x) * asked.factor, seen)
+
+    def top(*x: ExprLike) -> Any:
+        return greatest(*x) * asked.factor if asked.scales_late else greatest(*x)
+
+    def weight_of(*x: Expr) -> Expr:
+        own = scaled(*x) * asked.factor if asked.scales_late else scaled(*x)
+        return (normal_power if asked.rows else te.exp2)(own - top(*x[:-1]))
 
     def mixed_values(*x: Expr) -> Any:
         *outer, b, i, d = x
@@ -170,7 +182,7 @@ def of_blocks(asked: Attention, block: int) -> Tensor:
 
     def merged_element(*x: Expr) -> Any:
         *outer, i, d = x
-        of_block = greatest(*outer, b, i), total(*outer, b, i), mixed(*outer, b, i, d)
+        of_block = top(*outer, b, i), total(*outer, b, i), mixed(*outer, b, i, d)
         return merged(of_block, axis=b, where=asked.near(i, b * block))
 
     query, count = (query, n) if asked.rows is None else _whole_rows(asked, asked.rows)
@@ -181,10 +193,9 @@ def of_blocks(asked: Attention, block: int) -> Tensor:
         scores, lambda *x: asked.dot(query(*x[:-3], x[-2], c), keys(*x[:-2], x[-1], c), c), SCORE, "score"
     )
     scaled = asked.part(scores, scaled_score, SCALED, "scaled")
-    greatest = asked.part(
-        rows, lambda *x: greatest_finite(scaled(*x, j), axis=j, where=counts(*x[-2:])), GREATEST, "max"
-    )
-    weight = asked.part(scores, lambda *x: te.exp2(scaled(*x) - greatest(*x[:-1])), WEIGHT, "weight")
+    reducer = greatest_of_finite if asked.rows else greatest_finite
+    greatest = asked.part(rows, lambda *x: reducer(scaled(*x, j), axis=j, where=counts(*x[-2:])), GREATEST, "max")
+    weight = asked.part(scores, weight_of, WEIGHT, "weight")
     total = asked.part(rows, lambda *x: te.sum(weight(*x, j), axis=j, where=counts(*x[-2:])), TOTAL, "sum")
     values, rounded = value, weight
     if asked.rows:
@@ -249,6 +260,20 @@ greatest_finite = te.comm_reducer(
     lambda x, y: te.select(y > x, y, x), lambda dtype: te.const(dtypes.smallest_float(dtype), dtype), "greatest_finite"
 )
 """The maximum from the smallest number on: a query may see no key of a block, whose weights are then 0, not NaN."""
+
+
+greatest_of_finite = te.comm_reducer(
+    te.max, lambda dtype: te.const(dtypes.smallest_float(dtype), dtype), "greatest_of_finite"
+)
+"""The same where NaN is the greatest: one instruction of GPUs."""
+
+_LEAST_EXPONENT = -126.0
+"""The power of 2 that is the smallest normal float32."""
+
+
+def normal_power(x: Expr) -> Expr:
+    """2 to the power x, or 0 where that is not normal in float32: one instruction of GPUs."""
+    return te.select(x < _LEAST_EXPONENT, te.const(0, x.dtype), te.exp2(x))
 
 
 def last_seen(i: Expr, n: Expr, m: Expr, step: int = TOGETHER) -> Expr:

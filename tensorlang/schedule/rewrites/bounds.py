@@ -5,16 +5,17 @@ from __future__ import annotations
 from functools import partial, reduce
 
 from tensorlang.ir.expr import Const, Expr, Load, binary, to_text, walk
-from tensorlang.polyhedral.extract import unproven
+from tensorlang.polyhedral.extract import tested
 from tensorlang.te.operation import ComputeOp
 
 
 class RuntimeChecks:
-    """The loads of an operation whose bounds are not proven: the index or a guard reads memory, or is not affine."""
+    """The loads of an operation whose bounds are not proven: the index reads memory, or is not affine."""
 
     def __init__(self, reader: ComputeOp, sizes: frozenset[str]) -> None:
         start = () if reader.reduction is None else reader.reduction.start()
-        self.texts = {to_text(load) for load, _ in unproven(reader, sizes, (*reader.body, *start))}
+        found = (*tested(reader, sizes, reader.body), *tested(reader, sizes, start))
+        self.texts = {to_text(load) for load, _ in found}
 
     def __contains__(self, load: Load) -> bool:
         """Whether a load is one of them. One that has been rewritten inside still reads memory there."""

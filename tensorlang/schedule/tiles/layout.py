@@ -10,7 +10,7 @@ from tensorlang.ir.affine import Affine, affine
 from tensorlang.ir.expr import Binary, Buffer, Const, Expr, Var, binary, rewrite, same, to_text
 from tensorlang.ir.fragment import Fragment
 from tensorlang.ir.stmt import INDEX
-from tensorlang.ir.swizzle import panel_rows
+from tensorlang.ir.swizzle import ATOM_ROWS, SPANS, panel_rows
 from tensorlang.schedule.axis_range import constant, simple
 from tensorlang.schedule.derive.plans import BufferPlan, Derived
 from tensorlang.schedule.tiles.match import Mismatch, TileView
@@ -43,6 +43,9 @@ def check_layout(derived: Derived, intrin: TensorIntrin, views: Mapping[str, Til
                 f"{view.array} lives in the registers of a warp, and the intrinsic wants {declared.name} in memory",
                 f"copy it there: cache_read or cache_write with scope {declared.scope or 'shared'!r}",
             )
+        if _is_in_panel(declared, plan):
+            _check_panel(declared, plan, view)
+            continue
         _check_strides(declared, plan, view, variables)
         _check_offset(declared, plan, view, each_row=intrin.lanes > 0 and isinstance(declared.strides[0], Var))
         if declared.swizzled and not plan.buffer.swizzled:
@@ -72,6 +75,25 @@ def _check_panels(declared: TileBuffer, plan: BufferPlan, view: TileView) -> Non
             f"the intrinsic takes {declared.name} as {declared.shape[0]} rows in panels of 128 bytes, and "
             f"{plan.buffer} has {'none' if rows is None else rows}",
             f"s[{view.array!r}].swizzle(panels=True), where a tile has {declared.shape[0]} rows",
+        )
+
+
+def _is_in_panel(declared: TileBuffer, plan: BufferPlan) -> bool:
+    """Whether rows of 128 bytes, swizzled, are wanted of an array that has such in panels."""
+    return declared.swizzled and not declared.panels and plan.buffer.panels and panel_rows(plan.buffer) is not None
+
+
+def _check_panel(declared: TileBuffer, plan: BufferPlan, view: TileView) -> None:
+    """A tile of whole rows lies in one panel of its array, from a multiple of eight of them on."""
+    rank, row = len(plan.buffer.shape) - leading(plan), SPANS[-1] // dtypes.info(declared.dtype).bytes
+    places = zip(view.index[-2:], plan.base[-2:], (ATOM_ROWS, row), strict=True)
+    forms = [(_distance(index, base), apart) for index, base, apart in places]
+    whole = all(form is not None and all(n % apart == 0 for n in form.values()) for form, apart in forms)
+    if view.dims != (rank - 2, rank - 1) or view.steps != (1, 1) or declared.shape[1] != row or not whole:
+        raise Mismatch(
+            f"the intrinsic takes {declared.name} as rows of {row} in one panel of {plan.buffer}, from a multiple of "
+            f"{ATOM_ROWS} of them on, and the tile begins at [{', '.join(map(str, view.index))}]",
+            f"split by multiples of {ATOM_ROWS} and {row}",
         )
 
 

@@ -16,7 +16,7 @@ from tensorlang.schedule import Schedule
 from tensorlang.schedule.stage import Stage
 from tensorlang.schedules.anchor import Anchor, axes_of, compute_op
 from tensorlang.schedules.cpu.attention import parts_of
-from tensorlang.schedules.gpu.attention_tensor_cores import schedule_on_tensor_cores, takes
+from tensorlang.schedules.gpu.attention_tensor_cores import schedule_on_tensor_cores, tile_of
 from tensorlang.schedules.gpu.block_tile import Threads, tiled
 from tensorlang.schedules.gpu.product import filled, shared_factor, summed
 from tensorlang.schedules.gpu.product_plan import MANY, ProductTile, Side, stages_of
@@ -74,8 +74,9 @@ def schedule_attention(room: Room, anchor: Anchor) -> None:
     """Schedule an attention and what follows it."""
     s = room.s
     part = {compute_op(s, name).tag.removeprefix("attention"): name for name in parts_of(s, anchor.main)}
-    if takes(s, anchor, part):
-        schedule_on_tensor_cores(s, anchor, part)
+    on_tensor_cores = tile_of(s, anchor, part)
+    if on_tensor_cores is not None:
+        schedule_on_tensor_cores(s, anchor, part, on_tensor_cores)
         return
     bits = dtypes.info(compute_op(s, part[SCORE]).dtype).bits
     kept, width = (extent_of(compute_op(s, name).axes[-1].extent) or MANY for name in (part[SCALED], anchor.main))

@@ -5,6 +5,8 @@ registers, where those of the queries stay. The scores of a block are accumulato
 their rows, and each lane makes weights of its own scores, which lie as the left operand of the second product wants
 them. What that gives is merged into the sums in the registers of the lane which stores them (FlashAttention: Dao et
 al., 2022 and 2023). Neither scores nor weights are in memory.
+
+Warp groups have 64 rows: wgmma reads queries, keys and values in shared memory, and weights in registers.
 """
 
 from __future__ import annotations
@@ -12,15 +14,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tensorlang import te
-from tensorlang.ir.expr import Expr, Var
+from tensorlang.ir.expr import Const, Expr, Var, binary
+from tensorlang.ir.simplify import simplify
 from tensorlang.schedule import Schedule
+from tensorlang.schedule.boxes import copies_boxes
 from tensorlang.schedule.rewrites.attention import attention_of
 from tensorlang.schedule.stage import Stage
 from tensorlang.schedules.anchor import Anchor, axes_of, compute_op
-from tensorlang.schedules.cpu.attention import TENSOR_CORE_KEYS, TENSOR_CORE_WIDTH, keys_read, query_tile
+from tensorlang.schedules.cpu.attention import keys_read
+from tensorlang.schedules.gpu.attention_tile import (
+    CHUNK,
+    COLUMNS,
+    DEPTH,
+    LINE,
+    ROWS,
+    AttentionTile,
+    attention_tiles,
+    is_swizzled,
+)
 from tensorlang.schedules.gpu.block_tile import Threads, copied_together
-from tensorlang.schedules.gpu.blocks import WARP, limits
-from tensorlang.schedules.gpu.tensor_cores import ELEMENTS, by_fragments, load_fragments, multiplies
+from tensorlang.schedules.gpu.tensor_cores import ELEMENTS, by_fragments, in_steps, load_fragments
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import Axis, extent_of
 from tensorlang.te.operation import loads
@@ -39,125 +52,101 @@ from tensorlang.te.tags import (
     WEIGHT,
 )
 
-_ROWS, _COLUMNS, _DEPTH = 16, 8, 16
-"""The tile of one mma.sync of 16-bit elements."""
 _QUAD, _DOWN = 4, 8
 """Lanes along a row of accumulators, and down a column."""
-_CHUNK = 8
-"""Elements of one copy to shared memory."""
-_LINE = 64
-"""Elements that lie in all banks of shared memory."""
-_AT_ONCE = (32, 16)
-"""Columns of values that are mixed and merged at a time: their accumulators are free for the next ones then."""
-_STAGES = 2
-"""Blocks of keys and values that are in shared memory at once."""
-_BYTES = 2
-"""Bytes of an element."""
-_HELD = 144
-"""Registers for queries and for sums, beside which scores, weights and addresses fit the 255 of a thread."""
-
-
-def fits(target: Target, n: int | None, depth: int, width: int) -> bool:
-    """Whether a target has threads, registers and shared memory for n queries of a depth, and values of a width."""
-    rows, most = query_tile(n), limits(target)
-    held = depth * _ROWS // (2 * WARP) + width * _ROWS // WARP
-    wanted = rows // _ROWS * WARP, _shared_bytes(rows, depth, width, 1)
-    return held <= _HELD and wanted[0] <= most.max_threads and wanted[1] <= most.shared_bytes
 
 
 def prepare_attention(s: Schedule, name: str, target: Target) -> None:
     """Take an attention in blocks, where a target has tensor cores for both products, and room for what they need."""
     asked = attention_of(s.operation(name)) if target.can.device else None
-    if asked is None or not multiplies(target, asked.query.dtype, asked.value.dtype, "float32"):
+    if asked is None or asked.query.dtype != asked.value.dtype:
         return
     n, depth, width = map(extent_of, (asked.n, asked.query.shape[-1], asked.value.shape[-1]))
-    if not depth or not width or depth % TENSOR_CORE_WIDTH or width % TENSOR_CORE_WIDTH:
-        return
-    if fits(target, n, depth, width):
-        s[name].blocked_attention(TENSOR_CORE_KEYS, query_tile(n))
+    tile = next(attention_tiles(target, asked.query.dtype, n, depth or 0, width or 0), None)
+    if tile is not None:
+        s[name].blocked_attention(tile.keys, tile.queries)
 
 
-def takes(s: Schedule, anchor: Anchor, part: Mapping[str, str]) -> bool:
-    """Whether an attention was blocked for tensor cores, and the target has them, and room for it."""
-    if ROUNDED not in part or extent_of(compute_op(s, part[SCORE]).axes[-1].extent) != TENSOR_CORE_KEYS:
-        return False
+def tile_of(s: Schedule, anchor: Anchor, part: Mapping[str, str]) -> AttentionTile | None:
+    """The tile of an attention that was blocked for tensor cores; None where the target has none for it."""
+    if ROUNDED not in part:
+        return None
     score, main = compute_op(s, part[SCORE]), compute_op(s, anchor.main)
-    (dtype,) = {load.buffer.dtype for load in loads(score)}
     n, width, depth = (extent_of(axis.extent) for axis in (*main.axes[-2:], score.reduce_axes[0]))
-    return multiplies(anchor.target, dtype, dtype, score.dtype) and fits(anchor.target, n, depth or 0, width or 0)
+    *_, rows, keys = score.axes
+    (dtype,) = {load.buffer.dtype for load in loads(score)}
+    tiles = attention_tiles(anchor.target, dtype, n, depth or 0, width or 0)
+    fitting = (t for t in tiles if t.keys == extent_of(keys.extent) and _is_multiple(rows.extent, t.queries))
+    return next(fitting, None)
 
 
-def schedule_on_tensor_cores(s: Schedule, anchor: Anchor, part: Mapping[str, str]) -> None:
-    """Schedule an attention that `takes` allows, and what follows it."""
+def _is_multiple(extent: Expr, of: int) -> bool:
+    """Whether an extent is known to be a multiple of a number."""
+    match simplify(binary("floormod", extent, Const(of, extent.dtype))):
+        case Const(value=0):
+            return True
+    return False
+
+
+def schedule_on_tensor_cores(s: Schedule, anchor: Anchor, part: Mapping[str, str], tile: AttentionTile) -> None:
+    """Schedule an attention by a tile of `tile_of`, and what follows it."""
     main, m = compute_op(s, anchor.main), keys_read(s, dict(part)).shape[-2]
-    n = main.axes[-2].extent
-    warps = query_tile(extent_of(n)) // _ROWS
     query, keys, values = _read(s, part)
     for word in (SCALED, WEIGHT):
         s[part[word]].compute_inline()
-    held = s[s.cache_read(query, "warp", [part[SCORE]])]
     if anchor.main != anchor.output:
         s[anchor.main].compute_inline()
+    held = None if tile.in_groups else s[s.cache_read(query, "warp", [part[SCORE]])]
     for word in (SCORE, MIXED, ROUNDED):
         s[part[word]].set_scope("warp")
-    threads, lane = _output(s, anchor.output, warps)
-    merged, block, columns = _merged(s, part, s[anchor.output], lane)
+    threads, lane = _output(s, anchor.output, tile)
+    merged, block, columns = _merged(s, part, s[anchor.output], lane, tile)
     s[part[MIXED]].compute_at(merged, columns)
-    factors = [_product(s, part[MIXED], values, "")]
     s[part[ROUNDED]].compute_at(merged, block)
     _weighted(s[part[ROUNDED]])
     for word in (TOTAL, GREATEST):
-        _by_quads(s[part[word]])
+        _by_quads(s[part[word]], tile)
         s[part[word]].compute_at(merged, block)
     s[part[SCORE]].compute_at(merged, block)
-    factors.append(_product(s, part[SCORE], keys, ".bt"))
-    held.compute_at(s[anchor.output], threads.loop)
-    load_fragments(held, f"cuda.ldmatrix.a.{_element(s, query)}")
-    _copied(s, query, s[anchor.output], threads.blocks[QUERIES], threads)
-    depth, width = (extent_of(s.program.buffers[copy].shape[-1]) or 0 for copy in (keys, values))
+    if held is not None:
+        held.compute_at(s[anchor.output], threads.loop)
+        load_fragments(held, f"cuda.ldmatrix.a.{_element(s, query)}")
+    _copied(s, query, s[anchor.output], threads.blocks[QUERIES], threads, tile)
     for copy in (keys, values):
-        _copied(s, copy, merged, block, threads)
-        if _shared_bytes(warps * _ROWS, depth, width, _STAGES) <= limits(anchor.target).shared_bytes:
-            s[copy].pipeline(_STAGES)
+        _copied(s, copy, merged, block, threads, tile)
+        if tile.stages > 1:
+            s[copy].pipeline(tile.stages)
+            if tile.in_groups and copies_boxes(s.state, copy):
+                s[copy].bulk_copy()
+    factors = [_product(s, part[MIXED], values, "", tile), _product(s, part[SCORE], keys, ".bt", tile)]
     if main.attrs[CAUSAL]:
         made = [part[word] for word in (SCORE, GREATEST, TOTAL, ROUNDED, MIXED)]
         loops = (f"{merged.name}.{block.name}", f"{anchor.output}.{threads.blocks[QUERIES].name}")
-        _leave_out_unseen(s, [*made, *factors, keys, values], loops, n, m)
+        _leave_out_unseen(s, [*made, *filter(None, factors), keys, values], loops, m - main.axes[-2].extent, tile)
 
 
-def _leave_out_unseen(s: Schedule, stages: Sequence[str], loops: tuple[str, str], n: Expr, m: Expr) -> None:
-    """Compute nothing for blocks of keys that no query of a block sees; `loops` are those over keys and queries."""
-    (b, i), rows = (Var(name) for name in loops), query_tile(extent_of(n))
+def _leave_out_unseen(
+    s: Schedule, stages: Sequence[str], loops: tuple[str, str], later: Expr, tile: AttentionTile
+) -> None:
+    """Compute nothing for blocks of keys that no query of a block sees; `loops` are those over keys and queries.
+
+    `later`: how many more keys there are than queries.
+    """
+    b, i = (Var(name) for name in loops)
     for name in stages:
-        s[name].set_store_predicate(b * TENSOR_CORE_KEYS <= i * rows + (rows - 1) + (m - n))
+        s[name].set_store_predicate(b * tile.keys <= i * tile.queries + (tile.queries - 1) + later)
 
 
-def _shared_bytes(rows: int, depth: int, width: int, stages: int) -> int:
-    """Shared memory for so many queries, and for so many blocks of keys and of values."""
-    keys = stages * TENSOR_CORE_KEYS
-    return _BYTES * ((rows + keys) * _length(depth) + keys * _length(width))
-
-
-def _length(width: int) -> int:
-    """Elements from one row of a tile to the next: some more than the row has where it is not swizzled."""
-    return width if _is_swizzled(width) else width + _CHUNK
-
-
-def _is_swizzled(width: int) -> bool:
-    """Whether turning the chunks of rows lets eight down a column lie in other banks."""
-    return not width % _LINE or width in (_LINE // 2, _LINE // 4)
-
-
-def _copied(s: Schedule, copy: str, host: Stage, place: Axis, threads: Threads) -> None:
+def _copied(s: Schedule, copy: str, host: Stage, place: Axis, threads: Threads, tile: AttentionTile) -> None:
     """Let the threads of a block copy a tile to shared memory, where eight chunks down a column lie in other banks."""
     *_, row, column = s[copy].op.axis
     s[copy].compute_at(host, place)
     width = extent_of(s.program.buffers[copy].shape[-1]) or 0
-    if not _is_swizzled(width):
-        s[copy].storage_align(row, 2 * _CHUNK, _CHUNK)
-    copied_together(s[copy], (row, column), threads, _CHUNK)
-    if _is_swizzled(width):
-        s[copy].swizzle()
+    if not is_swizzled(width):
+        s[copy].storage_align(row, 2 * CHUNK, CHUNK)
+    copied_together(s[copy], (row, column), threads, CHUNK)
+    if is_swizzled(width):
+        s[copy].swizzle(panels=tile.in_groups)
 
 
 def _element(s: Schedule, factor: str) -> str:
@@ -176,93 +165,120 @@ def _read(s: Schedule, part: Mapping[str, str]) -> tuple[str, str, str]:
     return copies[0], copies[1], copies[2]
 
 
-def _output(s: Schedule, output: str, warps: int) -> tuple[Threads, Axis]:
-    """Blocks of queries, a warp for 16 of them along z, and its lanes along y and x as accumulators lie in them.
+def _output(s: Schedule, output: str, tile: AttentionTile) -> tuple[Threads, Axis]:
+    """Blocks of queries, their teams along z, and the lanes of each along y and x as accumulators lie in them.
 
-    Returns the threads with the loop over warps, and the loop over the last lanes.
+    Returns the threads with the loop over teams, and the loop over the last lanes.
     """
     *batch, i, j = axes_of(s, output)
     stage = s[output]
-    block, row = stage.split(i, _ROWS * warps)
-    warp, row = stage.split(row, _ROWS)
-    half, row = stage.split(row, _DOWN)
-    tile, column = stage.split(j, _COLUMNS)
+    block, row = stage.split(i, tile.queries)
+    team, row = stage.split(row, tile.rows)
+    rows, half = _down(stage, row)
+    fragment, column = stage.split(j, COLUMNS)
     column, pair = stage.split(column, 2)
-    stage.reorder(*batch, block, warp, row, column, tile, half, pair)
-    for axis, tag in ((block, "blockIdx.x"), (warp, "threadIdx.z"), (row, "threadIdx.y"), (column, "threadIdx.x")):
+    stage.reorder(*batch, block, team, *rows, column, fragment, half, pair)
+    down = stage.fuse(*rows)
+    for axis, tag in ((block, "blockIdx.x"), (team, "threadIdx.z"), (down, "threadIdx.y"), (column, "threadIdx.x")):
         stage.bind(axis, tag)
     if batch:
         stage.bind(stage.fuse(*batch) if len(batch) > 1 else batch[0], "blockIdx.y")
-    for axis in (tile, half):
+    for axis in (fragment, half):
         stage.unroll(axis)
     stage.vectorize(pair)
-    return Threads((_QUAD, _DOWN, warps), warp, {QUERIES: block}), column
+    return Threads((_QUAD, tile.lanes // _QUAD, tile.teams), team, {QUERIES: block}), column
 
 
-def _merged(s: Schedule, part: Mapping[str, str], output: Stage, lane: Axis) -> tuple[Stage, Axis, Axis]:
+def _down(stage: Stage, axis: Axis) -> tuple[list[Axis], Axis]:
+    """Rows of a team: by lanes, those of a group in warps of 16, and the halves that each lane has."""
+    warp, row = stage.split(axis, ROWS)
+    half, row = stage.split(row, _DOWN)
+    return [warp, row], half
+
+
+def _merged(
+    s: Schedule, part: Mapping[str, str], output: Stage, lane: Axis, tile: AttentionTile
+) -> tuple[Stage, Axis, Axis]:
     """Merge blocks of keys in the registers of the lane that stores them; returns the loops over blocks and columns.
 
     What a lane holds is stored without what the others do: rows and columns as digits, those of lanes of extent 1.
     """
-    stage = s[part[MERGED]]
-    at_once = next(w for w in _AT_ONCE if (extent_of(stage.op.axis[-1].extent) or 0) % w == 0)
+    stage, at_once = s[part[MERGED]], tile.at_once
 
     def digits(*index: Expr) -> list[Expr]:
         *batch, i, j = index
         column = j % at_once
-        return [*batch, *_digits(i), j // at_once, column // _COLUMNS, column % _COLUMNS // 2, column % 2]
+        return [*batch, *_digits(i), j // at_once, column // COLUMNS, column % COLUMNS // 2, column % 2]
 
-    *batch, i, half, row, outer, tile, column, pair = stage.transform_layout(digits)
+    axes = stage.transform_layout(digits)
+    *batch, half, row, outer, fragment, column, pair = _by_lanes(stage, axes, 4, tile)
     stage.set_scope("local")
     stage.compute_at(output, lane)
     (block,) = stage.op.reduce_axis
-    stage.reorder(*batch, block, outer, i, half, row, tile, column, pair)
-    for axis in (outer, half, tile, pair):
+    stage.reorder(*batch, block, outer, half, row, fragment, column, pair)
+    for axis in (outer, half, fragment, pair):
         stage.unroll(axis)
     return stage, block, outer
 
 
 def _digits(i: Expr) -> tuple[Expr, Expr, Expr]:
     """A row: the 16 of a warp that it is in, the half of them, and which of the eight."""
-    return i // _ROWS, i % _ROWS // _DOWN, i % _DOWN
+    return i // ROWS, i % ROWS // _DOWN, i % _DOWN
+
+
+def _by_lanes(stage: Stage, axes: list[Axis], behind: int, tile: AttentionTile) -> list[Axis]:
+    """Count the rows of a warp group, given as digits before the last axes, by the lanes that have them."""
+    if not tile.in_groups:
+        return axes
+
+    def counted(*index: Expr) -> list[Expr]:
+        (*batch, warp, half, row), rest = index[: len(index) - behind], index[len(index) - behind :]
+        return [*batch, half, warp * _DOWN + row, *rest]
+
+    return stage.transform_layout(counted)
 
 
 def _weighted(stage: Stage) -> None:
     """Let each lane round weights of its own scores."""
     *batch, i, j = stage.op.axis
-    i, row = stage.split(i, _ROWS)
-    half, row = stage.split(row, _DOWN)
-    tile, column = stage.split(j, _COLUMNS)
+    row, half = _down(stage, i)
+    fragment, column = stage.split(j, COLUMNS)
     column, pair = stage.split(column, 2)
-    stage.reorder(*batch, row, column, i, tile, half, pair)
-    stage.bind(row, "threadIdx.y")
+    stage.reorder(*batch, *row, column, fragment, half, pair)
+    stage.bind(stage.fuse(*row), "threadIdx.y")
     stage.bind(column, "threadIdx.x")
-    for axis in (tile, half):
+    for axis in (fragment, half):
         stage.unroll(axis)
     stage.vectorize(pair)
 
 
-def _by_quads(stage: Stage) -> None:
+def _by_quads(stage: Stage, tile: AttentionTile) -> None:
     """Reduce rows of scores by the four lanes that hold each."""
-    *batch, i, half, row = stage.transform_layout(lambda *x: [*x[:-1], *_digits(x[-1])])
-    tile, column = stage.split(stage.op.reduce_axis[0], _COLUMNS)
+    axes = stage.transform_layout(lambda *x: [*x[:-1], *_digits(x[-1])])
+    *batch, half, row = _by_lanes(stage, axes, 0, tile)
+    fragment, column = stage.split(stage.op.reduce_axis[0], COLUMNS)
     column, pair = stage.split(column, 2)
-    stage.reorder(*batch, i, half, row, column, tile, pair)
+    stage.reorder(*batch, half, row, column, fragment, pair)
     stage.bind(column, "threadIdx.x")
-    for axis in (half, row, tile, pair):
+    for axis in (half, fragment, pair):
         stage.unroll(axis)
 
 
-def _product(s: Schedule, name: str, factor: str, instruction: str) -> str:
-    """Sum a tile of a product in registers; fragments of the right factor are brought there step by step.
+def _product(s: Schedule, name: str, factor: str, turned: str, tile: AttentionTile) -> str:
+    """Sum a tile of a product in registers, of a warp by fragments of the right factor that it brings there.
 
-    Returns the stage of these.
+    Returns the stage of these, "" for none.
     """
-    held = s[s.cache_read(factor, "warp", [name])]
-    depth = extent_of(compute_op(s, name).reduce_axes[0].extent) or _DEPTH
-    loops = by_fragments(s[name], depth, _DEPTH)
-    held.compute_at(s[name], loops.inner)
-    element = _element(s, factor)
-    load_fragments(held, f"cuda.ldmatrix.{'bt' if instruction else 'b'}.{element}")
-    s[name].tensorize(loops.tile, te.intrin(f"cuda.mma.m16n8k16.{element}{instruction}"))
-    return held.name
+    depth, element = extent_of(compute_op(s, name).reduce_axes[0].extent) or DEPTH, _element(s, factor)
+    if tile.in_groups:
+        columns, terms = (tile.keys, LINE) if turned else (tile.at_once, depth)
+        held = "" if turned else ".ra"
+        loops = in_steps(s[name], terms)
+        s[name].tensorize(loops.tile, te.intrin(f"cuda.wgmma.m64n{columns}k{terms}.{element}{held}{turned}"))
+        return ""
+    fragments = s[s.cache_read(factor, "warp", [name])]
+    loops = by_fragments(s[name], depth, DEPTH)
+    fragments.compute_at(s[name], loops.inner)
+    load_fragments(fragments, f"cuda.ldmatrix.{'bt' if turned else 'b'}.{element}")
+    s[name].tensorize(loops.tile, te.intrin(f"cuda.mma.m16n8k16.{element}{turned}"))
+    return str(fragments.name)

@@ -8,7 +8,7 @@ from math import gcd
 
 from tensorlang import dtypes
 from tensorlang.errors import InternalError, TargetError
-from tensorlang.ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Unary, Var, cast
+from tensorlang.ir.expr import Binary, Buffer, Call, Cast, Const, Expr, Load, Select, Unary, Var, cast, same
 from tensorlang.ir.flat import divides, flat_offset, row_major
 from tensorlang.ir.simplify import simplify
 from tensorlang.ir.stmt import INDEX
@@ -49,6 +49,11 @@ def _translate(scope: Scope, expr: Expr, trusted: bool) -> Code:
             return arithmetic.binary(text, expr.op, a, b, trusted)
         case Cast():
             return arithmetic.cast(text, _translate(scope, expr.value, trusted and expr.dtype == INDEX), expr.dtype)
+        case Select(cond=Binary(op="lt", a=x, b=Const(value=-126)), then=Const(value=0), orelse=Call() as power) if (
+            power.name,
+            power.dtype,
+        ) == ("exp2", "float32") and same(x, power.args[0]):
+            return Code(f"{text.call('normal_exp2_float32')}({_translate(scope, x, trusted).text})", "float32")
         case Select():
             then, orelse = (_translate(scope, e, trusted) for e in (expr.then, expr.orelse))
             return arithmetic.select(text, value(scope, expr.cond), then, orelse)

@@ -68,6 +68,8 @@ _FLOAT = {
     $T whole = floor$f(quotient);
     return quotient - whole > 0.5$s ? whole + 1 : whole;
 }""",
+    # 0 where the power is subnormal in float32.
+    "normal_exp2": "$T normal_exp2_$D($T a) {\n    return a < -126 ? 0 : exp2$f(a);\n}",
     "isnan": "bool isnan_$D($T a) {\n    return a != a;\n}",
     "isinf": "bool isinf_$D($T a) {\n    return fabs$f(a) == $INF;\n}",
     "isfinite": "bool isfinite_$D($T a) {\n    return fabs$f(a) < $INF;\n}",
@@ -161,6 +163,11 @@ _CUDA = {
     {_BF16_IN_INTEGERS}
 #endif
 }}""",
+    "normal_exp2_float32": """float normal_exp2_float32(float a) {
+    float x;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(x) : "f"(a));
+    return x;
+}""",
     **{
         f"{op}_float32": f"""float {op}_float32(float a, float b) {{
 #if __CUDA_ARCH__ >= 800

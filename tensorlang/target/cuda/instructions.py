@@ -112,9 +112,10 @@ class Product:
 class GroupProduct:
     """`c[i, j] += sum over k of a[i, k] * b[k, j]`, 64 by `columns` by 128 bytes of k, by the wgmma of 128 threads.
 
-    `turned`: b is read as b[j, k]; `a_turned`: a as a[k, i]. Rows along k have 128 bytes; others lie in panels. The
-    products are only begun: threads wait for their group later. What they wrote to shared memory before is fenced where
-    they wait for each other.
+    `turned`: b is read as b[j, k]; `a_turned`: a as a[k, i]. Rows along k have 128 bytes; others lie in panels. With a
+    `held` in the registers of the group, b as [k, j] may have as much k as `rows` of 128 bytes. The products are only
+    begun: threads wait for their group later. What they wrote to shared memory before is fenced where they wait for
+    each other.
     """
 
     element: str
@@ -122,26 +123,29 @@ class GroupProduct:
     columns: int
     turned: bool = True
     a_turned: bool = False
+    held: bool = False
+    rows: int = 1
 
     @property
     def name(self) -> str:
         """What te.intrin knows it by."""
-        turns = _turns(self.a_turned, self.turned)
+        turns = ".ra" * self.held + _turns(self.a_turned, self.turned)
         return f"cuda.wgmma.m64n{self.columns}k{self._depth}.{self.element}{turns}"
 
     @property
     def _depth(self) -> int:
-        return _ROW // dtypes.info(DTYPES[self.element]).bytes
+        return self.rows * _ROW // dtypes.info(DTYPES[self.element]).bytes
 
     def declare(self) -> TensorIntrin:
         """Declare the instruction as an intrinsic."""
         of, depth = group_multiply(self.element, self.columns, self.accumulator), self._depth
         dtype, total = DTYPES[self.element], _ACCUMULATORS[self.accumulator]
         a, b, c = _matrices((of.m, of.n, depth), dtype, total, self.a_turned, self.turned)
-        product = of.name + "_km" * self.a_turned + "_kn" * (not self.turned)
-        kind, function, zero = _C_TYPES[total], f"{product}_row", f"tl_zero_{self.accumulator}x{of.c.registers}"
+        product = of.name + "_ra" * self.held + "_km" * self.a_turned + "_kn" * (not self.turned)
+        kind, zero = _C_TYPES[total], f"tl_zero_{self.accumulator}x{of.c.registers}"
+        function = f"{product}_row" + f"s{self.rows}" * (self.rows > 1)
         called = ("tl_wgmma_descriptor", "tl_wgmma_fence", "tl_wgmma_commit", "tl_wgmma_wait", "tl_fence_proxy_async")
-        row = _row_of_products(product, function, kind, self.a_turned, self.turned)
+        row = _row_of_products(product, function, kind, self)
         parts = (*(INTRINSICS[name].text for name in (product, *called)), row)
 
         def statements(ins: list[TileBuffer], outs: list[TileBuffer]) -> tuple[Stmt, Stmt, Stmt]:
@@ -150,7 +154,8 @@ class GroupProduct:
             clear = call_extern("void", zero, outs[0].access_ptr("w"))
             return stmt_seq(clear, add), stmt_seq(clear), stmt_seq(add)
 
-        tiles = {a: _rows(a, panels=self.a_turned), b: _rows(b, panels=not self.turned)}
+        left = _in_registers(a.shape, dtype, "a", of.a) if self.held else _rows(a, panels=self.a_turned)
+        tiles = {a: left, b: _rows(b, panels=not self.turned)}
         return decl_tensor_intrin(
             c.op,
             statements,
@@ -247,23 +252,27 @@ def _rows(tensor: Tensor, panels: bool) -> TileBuffer:
     return replace(held, swizzled=True, panels=panels)
 
 
-def _row_of_products(name: str, own: str, kind: str, a_turned: bool, b_turned: bool) -> str:
-    """Begin four products along 128 bytes of k; the first one adds to what is there if it is told to.
+def _row_of_products(name: str, own: str, kind: str, of: GroupProduct) -> str:
+    """Begin the products along rows of 128 bytes of k, four each; the first one adds to what is there if it is told to.
 
     The next 32 bytes of k are as many further on in rows along k, and 16 rows of 128 bytes further on in others. There,
-    what lies beside 64 columns is a panel further on.
+    what lies beside 64 columns is a panel further on. In registers they are the next four.
     """
     apart = {False: 32 // 16, True: 16 * _ROW // 16}  # in units of 16 bytes
+    panel = of.rows * _PANEL
+    left = f"const unsigned long long left = tl_wgmma_descriptor(a, {panel if of.a_turned else 16}, 1024, 1);"
+    a = "a + 4 * k" if of.held else f"left + {apart[of.a_turned]} * k"
     lines = [
-        f"const unsigned long long left = tl_wgmma_descriptor(a, {_PANEL if a_turned else 16}, 1024, 1);",
-        f"const unsigned long long right = tl_wgmma_descriptor(b, {16 if b_turned else _PANEL}, 1024, 1);",
+        *(() if of.held else (left,)),
+        f"const unsigned long long right = tl_wgmma_descriptor(b, {16 if of.turned else panel}, 1024, 1);",
         "tl_wgmma_fence();",
         "#pragma unroll",
-        f"for (int k = 0; k < 4; ++k) {name}(d, left + {apart[a_turned]} * k, right + {apart[not b_turned]} * k, "
+        f"for (int k = 0; k < {4 * of.rows}; ++k) {name}(d, {a}, right + {apart[not of.turned]} * k, "
         "k > 0 || accumulates);",
     ]
     body = "\n".join(f"  {line}" for line in lines)
-    return f"{_QUALIFIERS} {own}({kind}* d, const void* a, const void* b, int accumulates) {{\n{body}\n}}"
+    first = "unsigned" if of.held else "void"
+    return f"{_QUALIFIERS} {own}({kind}* d, const {first}* a, const void* b, int accumulates) {{\n{body}\n}}"
 
 
 def _over_floats(name: str) -> tuple[str, str]:
@@ -299,7 +308,9 @@ def _group_products() -> list[GroupProduct]:
     made = [GroupProduct(e, total, columns) for e, total in found for columns in WIDTHS]
     halves = [p for p in made if PACKED[p.element] == 2]
     turns = ((False, False), (False, True), (True, True))
-    return made + [replace(p, turned=b, a_turned=a) for b, a in turns for p in halves]
+    held = [replace(p, held=True) for p in halves]
+    held += [replace(p, turned=False, rows=rows) for p in held for rows in (1, 2)]
+    return made + [replace(p, turned=b, a_turned=a) for b, a in turns for p in halves] + held
 
 
 def _loads() -> list[MatrixLoad]:

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import TargetError
-from tensorlang.ir.swizzle import CHUNK, SPANS, swizzle_mask
+from tensorlang.ir.swizzle import ATOM_ROWS, CHUNK, SPANS, swizzle_mask
 
-ATOM_ROWS = 8
 _BANKS = 32
 _WORD = 4
 _MODES = {0: 0, 128: 1, 64: 2, 32: 3}

@@ -14,7 +14,7 @@ from tensorlang.ir import intrinsics
 from tensorlang.ir.construct import array, load, store
 from tensorlang.ir.expr import Binary, Const, Expr, Unary, cast, select
 from tensorlang.ir.stmt import DeviceKernel
-from tensorlang.target.c_source import CUDA, device_source
+from tensorlang.target.c_source import CUDA, OPENCL, device_source
 from tests.cuda_kernels import chosen
 from tests.target.c_source.device_programs import TX, Array, device_kernel, interpreted, same_values
 from tests.target.cuda.compiled import check_compiles
@@ -136,6 +136,23 @@ def test_floats_become_the_nearest_integers(run: Run, source: str) -> None:
         for x, made in zip(values.astype(float).tolist(), arrays[f"out{n}"].tolist(), strict=True):
             wanted = 0 if np.isnan(x) else low if x <= low else high if x >= high else int(x)
             assert made == wanted, (goal, x)
+
+
+def normal_power(x: Expr) -> Expr:
+    return select(Binary("lt", x, Const(-126.0, x.dtype), "bool"), Const(0.0, x.dtype), intrinsics.call("exp2", x))
+
+
+def test_normal_powers_of_2_are_one_function(run: Run) -> None:
+    values = np.array([-np.inf, -149.0, -126.5, -126.0, -30.25, -0.0, 0.5, 127.0, 130.0, np.nan], np.float32)
+    kernel, arrays = applied({"a": values}, lambda a: [normal_power(a)])
+    run(kernel, arrays)
+    with np.errstate(over="ignore"):
+        wanted = np.where(values < -126, 0, np.exp2(values))
+    np.testing.assert_allclose(arrays["out0"], wanted, rtol=1e-6, atol=0)
+    for dialect in (CUDA, OPENCL):
+        lines = device_source(kernel, dialect).text.splitlines()
+        (used,) = (line for line in lines if "normal_exp2_float32(" in line and "float a)" not in line)
+        assert "?" not in used
 
 
 FUNCTIONS = [r for r in intrinsics.TABLE.values() if r.family == "float"]

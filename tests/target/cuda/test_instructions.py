@@ -35,7 +35,7 @@ def test_each_declares_what_lanes_hold(name: str) -> None:
     assert found.lanes == (GROUP if "wgmma" in name or ".group." in name else WARP) and found.architecture == "cuda"
     assert (ASYNC_PROXY in found.features) == ("wgmma" in name)
     held = [tile for tile in found.buffers.values() if tile.fragment]
-    assert len(held) == (1 if re.search("wgmma|ldmatrix|stmatrix", name) else 3)
+    assert len(held) == (2 if ".ra" in name else 1 if re.search("wgmma|ldmatrix|stmatrix", name) else 3)
     assert all(tile.scope == "warp" and tile.fragment and tile.fragment.lanes == found.lanes for tile in held)
     called = set(re.findall(r"void (tl_\w+)\(&", found.text))
     assert called and all(f" {function}(" in found.source for function in called)
