@@ -6,7 +6,7 @@ shared; the part in front of it and behind it write to the first row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeGuard
 
@@ -28,10 +28,11 @@ from tensorlang.ir.stmt import (
     Seq,
     Stmt,
     Store,
+    children,
     map_children,
     walk,
 )
-from tensorlang.profiling.runs import Around, Condition, trips
+from tensorlang.profiling.runs import Around, Condition, trips, tuple_stores
 
 CLOCKS = "clocks"
 """The array that an instrumented kernel writes to: for each row and region its first beginning, its last end, and the
@@ -110,17 +111,23 @@ def _is_parallel(stmt: Stmt) -> TypeGuard[For]:
 
 
 def stages_of(stmts: Iterable[Stmt]) -> tuple[str, ...]:
-    """The arrays that statements write, by the names of their stages."""
-    found: dict[str, None] = {}
-    for stmt in (inner for outer in stmts for inner in walk(outer)):
-        match stmt:
-            case Store(buffer=buffer) | AtomicUpdate(buffer=buffer):
-                found[buffer.name] = None
-            case CallMachine(views=views):
-                found[views[-1].buffer.name] = None
-            case CallPython(buffers=buffers):
-                found[buffers[-1].name] = None
-    return tuple(found)
+    """The stages whose arrays statements write, in order."""
+    return tuple(dict.fromkeys(name for stmt in stmts for name in _written(stmt)))
+
+
+def _written(stmt: Stmt) -> Iterator[str]:
+    if stores := tuple_stores(stmt):
+        yield stores[0].buffer.name.removesuffix(".v0")
+        return
+    match stmt:
+        case Store(buffer=buffer) | AtomicUpdate(buffer=buffer):
+            yield buffer.name
+        case CallMachine(views=views):
+            yield views[-1].buffer.name
+        case CallPython(buffers=buffers):
+            yield buffers[-1].name
+    for child in children(stmt):
+        yield from _written(child)
 
 
 class _Cutter:
@@ -174,7 +181,7 @@ class _Cutter:
                 return Seq(tuple(self.region(g, around, entries, parent, row, values) for g in groups))
             case Allocate():
                 return replace(stmt, body=self._inside(stmt.body, around, entries, parent, row, values))
-            case Let():
+            case Let() if not tuple_stores(stmt):
                 return replace(stmt, body=self._inside(stmt.body, (*around, stmt), entries, parent, row, values))
             case If():
                 holds, fails = Condition(stmt.cond), Condition(stmt.cond, holds=False)

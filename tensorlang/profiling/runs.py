@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TypeAlias
 
 from tensorlang.dataclass import dataclass
-from tensorlang.ir.expr import Expr, variables
+from tensorlang.ir.expr import Expr, Var, substitute, variables
 from tensorlang.ir.overflow import exact_value
-from tensorlang.ir.stmt import For, If, Let, Stmt, walk
+from tensorlang.ir.stmt import For, If, Let, Seq, Stmt, Store, walk
 
 _POINTS = 256
 """Values of outer loops that are looked at: all of them where there are no more, else some that are spread evenly."""
@@ -23,6 +24,21 @@ class Condition:
 
 
 Around: TypeAlias = For | Let | Condition
+
+
+def tuple_stores(stmt: Stmt) -> tuple[Store, ...]:
+    """The stores of a tuple, which has names for its values until all are computed, with the values; () elsewhere."""
+    values: dict[str, Expr] = {}
+    while isinstance(stmt, Let):
+        values[stmt.var.name] = substitute(stmt.value, values)
+        stmt = stmt.body
+    stores = stmt.body if isinstance(stmt, Seq) else ()
+    found = [
+        replace(store, value=values[store.value.name])
+        for store in stores
+        if isinstance(store, Store) and isinstance(store.value, Var) and store.value.name in values
+    ]
+    return tuple(found) if len(found) == len(stores) else ()
 
 
 def trips(loop: For, values: Mapping[str, int]) -> int | None:

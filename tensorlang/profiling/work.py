@@ -22,7 +22,7 @@ from tensorlang.ir.overflow import exact_value
 from tensorlang.ir.stmt import AtomicUpdate, CallMachine, For, If, Let, LoopKind, Stmt, Store, children
 from tensorlang.ir.traverse import distinct
 from tensorlang.profiling.regions import Region
-from tensorlang.profiling.runs import Around, Condition, Runs, wanted_by
+from tensorlang.profiling.runs import Around, Condition, Runs, tuple_stores, wanted_by
 from tensorlang.schedules.accesses import CALL_COST, operations
 
 _FILL = 0.75
@@ -243,6 +243,9 @@ def _inside(around: Around, runs: Runs, loops: _Loops) -> tuple[Runs, _Loops]:
 def _innermost(stmt: Stmt, runs: Runs, loops: _Loops) -> Iterator[_Innermost]:
     """Statements that compute, with the loops around them, and how often they run."""
     if not runs.points:
+        return
+    if stores := tuple_stores(stmt):
+        yield from ((store, loops, runs.count) for store in stores)
         return
     match stmt:
         case For() | Let():

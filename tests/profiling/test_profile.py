@@ -166,6 +166,22 @@ def test_a_scalar_loop_is_told_and_gone_after_its_step() -> None:
     assert not any("split" in other or "scalar" in other for other in advice(s, [x_, out]))
 
 
+def test_a_reduction_of_a_tuple_is_one_part_and_told_as_others_are() -> None:
+    n = 1 << 14
+    x_, k = te.placeholder((4, n), name="x"), te.reduce_axis((0, n), "k")
+    both = te.comm_reducer(
+        lambda a, b: (te.maximum(a[0], b[0]), a[1] + b[1]), lambda t, u: (te.min_value(t), te.const(0, u)), name="both"
+    )
+    out = te.compute((4,), lambda i: both((x_[i, k], x_[i, k]), axis=k), name="out")
+    s: Schedule = te.create_schedule(out[0].op)
+    f = built(s, [x_, *out])
+    assert [part.name for part in profile(f, arrays(x_), machine=known()).parts if part.limit] == ["out"]
+    (told,) = f.warnings()
+    assert (told.stage, told.problem) == ("out", "the reduction over k is not split into partial results")
+    exec(told.step, {"s": s})
+    assert [one.problem for one in built(s, [x_, *out]).warnings() if one.stage == "out.rf"] == []
+
+
 def test_explain_warns_without_a_build() -> None:
     A, B = te.placeholder((64, 64), name="A"), te.placeholder((64, 64), name="B")
     C = topi.matmul(A, B)

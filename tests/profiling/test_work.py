@@ -77,6 +77,14 @@ def test_operations_of_partial_tiles_are_exact(sizes: tuple[int, int, int]) -> N
     assert sum(work.operations for work in works(topi.schedule(C, TARGET), [A, B, C])) == 2 * rows * columns * depth
 
 
+def test_operations_of_tuples_are_exact() -> None:
+    x, r = te.placeholder((4, 100), name="x"), te.reduce_axis((0, 100), "r")
+    both = te.comm_reducer(lambda a, b: (a[0] + b[0], a[1] * b[1]), lambda t, u: (te.const(0, t), te.const(1, u)))
+    out = te.compute((4,), lambda i: both((x[i, r], x[i, r]), axis=r), name="out")
+    (work,) = works(te.create_schedule(out[0].op), [x, *out])
+    assert (work.operations, work.touched) == (2 * 4 * 100, 4 * (4 * 100 + 2 * 4))
+
+
 def test_sums_of_a_tile_stay_in_registers() -> None:
     x, y, k_ = te.placeholder((N,), name="x"), te.placeholder((N,), name="y"), te.reduce_axis((0, N), "k")
     out = te.compute((1,), lambda i: te.sum(x[k_] * y[k_], axis=k_), name="out")
