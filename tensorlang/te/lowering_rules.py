@@ -16,7 +16,6 @@ from tensorlang.ir import intrinsics
 from tensorlang.ir.expr import Call, Expr, ExprLike, as_expr, binary, cast
 from tensorlang.ir.intrinsics import TABLE
 from tensorlang.location import caller
-from tensorlang.target.spec import Target
 
 _PREFIX = "tir."
 _DEFAULT = "default"
@@ -111,6 +110,8 @@ def asked(name: str, dtype: str, args: tuple[Any, ...]) -> Expr | None:
 
 
 def _made(call: Call, elsewhere: bool) -> Expr:
+    from tensorlang.target.spec import Target  # with a rule: te alone needs no targets
+
     held, target = _rules[call.name], Target.current()
     rule = held.get(str(target.kind) if target is not None else "llvm", held.get(_DEFAULT))
     if rule is None and elsewhere:

@@ -195,7 +195,7 @@ REFUSED: dict[str, tuple[Callable[[], Tensor], Body, dict[str, Any], str]] = {
         doubled, lambda ins, outs: tir.call_llvm_intrin("float32", "fma", 1.0), {}, "names of LLVM intrinsics begin",
     ),
     "another intrinsic": (
-        doubled, lambda ins, outs: tir.call_intrin("float32", "tir.exp", 1.0), {}, "call_intrin knows tir.reinterpret",
+        doubled, lambda ins, outs: tir.call_intrin("float32", "tir.own", 1.0), {}, "call_intrin knows tir.reinterpret",
     ),
 }  # fmt: skip
 
