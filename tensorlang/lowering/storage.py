@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import replace
 
 from tensorlang.ir.expr import Buffer, Expr, binary, substitute
@@ -48,7 +48,7 @@ class Storage:
         for plan in reversed(self.by_loop.get(loop, [])):
             if loop in self.repeated and not _mentions(body, plan.buffer.name):
                 continue
-            inside = _apart(body, plan.buffer)
+            inside = _apart(body, plan.buffer, {other.buffer.name for other in self.plans.values()})
             threads = tuple(lane.thread for lane in plan.lanes if is_thread(lane.thread))
             made = Seq((zeros(plan.buffer), inside)) if plan.is_zeroed else inside
             body = Allocate(plan.buffer, made, threads)
@@ -68,8 +68,8 @@ def _mentions(body: Stmt, name: str) -> bool:
     return found
 
 
-def _apart(body: Stmt, buffer: Buffer) -> Stmt:
-    """Rename allocations of the same buffer further in.
+def _apart(body: Stmt, buffer: Buffer, names: Set[str]) -> Stmt:
+    """Rename allocations of the same buffer further in, to what none of the `names` is.
 
     They belong to iterations of the loop in one branch, where isl has dropped the loop in another.
     """
@@ -78,7 +78,7 @@ def _apart(body: Stmt, buffer: Buffer) -> Stmt:
     def visit(stmt: Stmt) -> Stmt:
         if not isinstance(stmt, Allocate) or stmt.buffer.name != buffer.name:
             return map_children(stmt, visit)
-        other = replace(stmt.buffer, name=unique(buffer.name, taken))
+        other = replace(stmt.buffer, name=unique(buffer.name, taken | names))
         return with_buffers(stmt, lambda b: other if b.name == buffer.name else b)
 
     return visit(body) if buffer.name in taken else body

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -35,7 +36,8 @@ def digest_of_file(path: Path) -> str:
 def known_digest(path: Path) -> str:
     """The digest of a file that has not changed since it was taken, from the cache; taken and kept otherwise. OSError.
 
-    By its place, its size and its times, of which no program can set that of the last change of any kind.
+    By its place, its size and its times, of which no program can set that of the last change of any kind. What is
+    written through a map of a file in memory (tmpfs) changes no time: such a digest may be an old one.
     """
     status = path.stat()
     state = state_of(status, max(status.st_mtime_ns, status.st_ctime_ns))
@@ -43,10 +45,18 @@ def known_digest(path: Path) -> str:
     found = cache.find(key) if state else None
     if found is not None:
         return found.decode()
+    if state:
+        _settle(path)
     digest = digest_of_file(path)
     if state and path.stat().st_ctime_ns == status.st_ctime_ns:
         cache.keep(key, digest.encode())
     return digest
+
+
+def _settle(path: Path) -> None:
+    """Have a file written: to what waits for it, a map adds without another time."""
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        os.fsync(file.fileno())
 
 
 def _begins(size: int) -> range:

@@ -187,7 +187,7 @@ def _apart(index: Expr, shape: Sequence[int]) -> list[Expr]:
     for place, extent in enumerate(shape):
         behind = math.prod(shape[place + 1 :])
         one = binary("floordiv", index, behind) if behind > 1 else index
-        found.append(one if not place else binary("floormod", one, extent))
+        found.append(one if not place else binary("floormod", one, max(1, extent)))
     return found
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -62,3 +64,27 @@ def test_a_file_that_has_not_changed_is_read_once(tmp_path: Path, monkeypatch: p
         assert known_digest(file) == digest_of_file(file) and len(read) == 4
         with pytest.raises(FileNotFoundError):
             known_digest(tmp_path / "none")
+
+
+def test_a_file_that_is_changed_through_a_map_has_another_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page that waits to be written is changed once more, which says nothing of itself."""
+    file = tmp_path / "content"
+    file.write_bytes(CONTENT[:9])
+    monkeypatch.setattr(ownership, "SETTLED", -1_000_000_000)
+    with file.open("r+b") as handle, mmap.mmap(handle.fileno(), 0) as content, config.override(cache_dir=tmp_path):
+
+        def change() -> bool:
+            before = file.stat().st_ctime_ns
+            time.sleep(0.01)  # clocks of files go in steps
+            content[0] += 1
+            return file.stat().st_ctime_ns > before
+
+        os.fsync(handle.fileno())
+        if not change():
+            pytest.skip("maps change no times of files here, as in memory (tmpfs)")
+        assert not change(), "the page waits to be written"
+        first = known_digest(file)
+        change()
+        assert known_digest(file) == digest_of_file(file) != first

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tensorlang import te
+from tensorlang import build, te, topi
 from tensorlang.networks import from_onnx
 from tensorlang.networks.compiling import compile_network
 from tensorlang.te.program import canonical
@@ -61,3 +61,12 @@ def test_kernels_find_the_first_ones_wherever_they_are(extent: int, wanted: int)
         values, places = compiled(x)
         np.testing.assert_array_equal(places, in_order(x, 1, False)[:, :wanted])
         np.testing.assert_array_equal(values, np.take_along_axis(x, places, 1))
+
+
+def test_no_elements_have_no_order() -> None:
+    """Behind the axis, where their number divides the places."""
+    x = te.placeholder((3, 2, 0), name="x")
+    values, places = topi.topk(x, 2, axis=0)
+    kernel = build(topi.schedule([values, places]), [x, values, places])
+    kernel(np.zeros((3, 2, 0), np.float32), made := np.zeros((2, 2, 0), np.float32), np.zeros((2, 2, 0), np.int64))
+    assert made.size == 0
