@@ -19,6 +19,7 @@ from tensorlang.runtime.threads import available_cores
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.derive import derive
 from tensorlang.schedule.explain import stage_notes
+from tensorlang.schedule.primitives.annotate import computed_inside
 from tensorlang.schedule.proposals.replayed import Refusal
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import AxisKind, extent_of
@@ -105,7 +106,8 @@ def _vectorized(s: Schedule, stage: str) -> Iterator[str]:
     """Lines that may make vectors of a stage."""
     if stage not in s.state.stages or not hasattr(s[stage].op, "axis"):
         return
-    spatial, reduced = _long_axes(s, stage)
+    long, reduced = _long_axes(s, stage)
+    spatial = [axis for axis in long if not computed_inside(s.state, stage, axis)]
     near = [axis for axis in reversed(spatial) if not _apart(s, stage, axis)]
     for axis in near:
         yield from _along(stage, axis, reduced)

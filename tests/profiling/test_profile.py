@@ -182,6 +182,19 @@ def test_a_reduction_of_a_tuple_is_one_part_and_told_as_others_are() -> None:
     assert [one.problem for one in built(s, [x_, *out]).warnings() if one.stage == "out.rf"] == []
 
 
+def test_no_vectors_are_proposed_of_a_loop_that_another_stage_is_computed_in(recwarn: pytest.WarningsRecorder) -> None:
+    x_ = te.placeholder((4096,), name="x")
+    inner = te.compute((4096,), lambda i: x_[i] + 1, name="inner")
+    out = te.compute((4096,), lambda i: te.exp(inner[i]), name="out")
+    s: Schedule = te.create_schedule(out.op)
+    s[inner].compute_at(s[out], "i")
+    found = s.explain(target=TARGET).warnings
+    assert found is not None
+    told = [(one.stage, "is scalar" in one.problem, "s['out']" in one.step) for one in found]
+    assert told == [("out", True, False)]
+    assert list(recwarn) == []
+
+
 def test_explain_warns_without_a_build() -> None:
     A, B = te.placeholder((64, 64), name="A"), te.placeholder((64, 64), name="B")
     C = topi.matmul(A, B)
