@@ -77,6 +77,11 @@ def task_options(function: F) -> F:
     return function
 
 
+def is_own(operator: str) -> bool:
+    """Whether an operator is a function in a file, not the library's."""
+    return ":" in operator or operator.endswith(".py")
+
+
 def make_task(
     operator: str,
     shape: str | None,
@@ -89,7 +94,7 @@ def make_task(
     """The task that the options describe; DefinitionError or TargetError when they do not fit."""
     from tensorlang.autotune import create_task
 
-    own = ":" in operator or operator.endswith(".py")
+    own = is_own(operator)
     if own and (shape is not None or dtype is not None or options):
         raise DefinitionError("--shape, --dtype and --option are for library operators; give your function its --args")
     unnamed = next((option for option in options if "=" not in option), None)

@@ -6,7 +6,8 @@ import json
 
 import click
 
-from tensorlang.cli.arguments import make_task, task_options
+from tensorlang.cli.arguments import is_own, make_task, task_options
+from tensorlang.cli.show import kernel_of
 
 
 @click.command()
@@ -30,14 +31,17 @@ def profile(
 ) -> None:
     """Tell where the time of OPERATOR goes: each loop nest beside what this machine can do, and what would help.
 
-    The schedule is the library's, or the best of a log; the inputs are random.
+    The schedule is the library's, that which your function returns before its tensors, or the best of a log; the
+    inputs are random.
     """
     import tensorlang
     from tensorlang import autotune
     from tensorlang.autotune.measuring.seeded import arguments_drawn
 
     task = make_task(operator, shape, arguments, dtype, options, target, threads)
-    if log_file is None:
+    if log_file is None and is_own(operator):
+        kernel = kernel_of(operator, arguments, task.target)
+    elif log_file is None:
         kernel = tensorlang.build(list(task.tensors), schedule="default", target=task.target)
     else:
         with autotune.apply_history_best(log_file):

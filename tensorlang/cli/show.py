@@ -9,7 +9,7 @@ import click
 from tensorlang.cli.arguments import parse_arguments
 
 
-def kernel_of(file: str, arguments: str | None, target: str) -> Any:
+def kernel_of(file: str, arguments: str | None, target: Any) -> Any:
     """The kernel of what `FILE.py:FUNCTION` returns: tensors, inputs first, with a schedule of them or without.
 
     Without one the library schedules them. UsageError for anything else.

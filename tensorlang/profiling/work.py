@@ -153,7 +153,8 @@ class Work:
             widest = max(group, key=lambda one: one.footprint(depth))
             repeats = [d for d in range(min(depth - 1, len(widest.loops))) if not widest.moves_with(d)]
             between = _distinct(self.accesses, max(repeats, default=-1) + 1)
-            again = prod(widest.loops[d].trips for d in repeats) * _missed(between / (_FILL * cache))
+            runs = max(1.0, prod(widest.loops[d].trips for d in repeats) * widest.share)
+            again = runs * _missed(between / (_FILL * cache))
             moved[name in self.streamed and any(a.is_store for a in group)] += _once(group, depth) * again
         return max(moved.values())
 

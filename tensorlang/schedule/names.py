@@ -46,14 +46,21 @@ ABSENT = {
 
 
 WORDS = {
+    "align_storage": "use storage_align",
+    "async_": "use pipeline or double_buffer, which compute a tile ahead",
+    "compute_with": "use fuse_with",
     "gpu_blocks": "bind loops to blockIdx.x, ...",
     "gpu_threads": "bind loops to threadIdx.x, ...",
+    "hoist_storage": "use compute_at on the loop outside, then rolling_buffer keeps what is used again",
     "inline": "use compute_inline",
     "jam": "use unroll on the loop outside, split, and reorder",
     "permute": "use reorder",
-    "store_at": "arrays are stored as wide as their readers need; compute_at places the stage",
+    "reorder_storage": "use transform_layout",
+    "ring_buffer": "use rolling_buffer to keep rows, pipeline to compute ahead",
+    "slide": "use compute_at, then rolling_buffer",
+    "store_at": "use compute_at on the loop inside, then rolling_buffer keeps what it uses again in a ring",
     "store_in": "use set_scope",
-    "store_root": "use compute_root",
+    "store_root": "use compute_at on the loop inside, then rolling_buffer keeps what it uses again in a ring",
     "transpose": "use reorder for loops, transform_layout for arrays",
     "vectorise": "use vectorize",
 }

@@ -156,3 +156,16 @@ def test_runs_that_are_too_short_to_tell_them_from_their_neighbours_have_no_shar
 
     assert share(1) == share(1000) == 1.0
     assert share(5000) is None
+
+
+def test_rows_that_a_ring_keeps_are_read_once() -> None:
+    size = 512
+    x = te.placeholder((size + 2, size), name="x")
+    doubled = te.compute((size + 2, size), lambda i, j: x[i, j] * 2.0, name="doubled")
+    out = te.compute((size, size), lambda i, j: doubled[i, j] + doubled[i + 1, j] + doubled[i + 2, j], name="out")
+    s: Schedule = te.create_schedule(out.op)
+    _, inner = s[out].split("i", factor=64)
+    s[doubled].compute_at(s[out], inner)
+    s[doubled].rolling_buffer()
+    moved = sum(work.beyond(1 << 15) for work in works(s, [x, out]))
+    assert moved < 4 * size * size * 4  # each row that comes in, and each that goes out

@@ -66,9 +66,29 @@ def test_the_refusal_says_that_data_is_the_reason_and_what_helps() -> None:
     assert "out[int64(idx[i])] in P.S0 depends on data: it counts as any element" in error.why
     assert error.witness is not None and error.witness.element == "out[...]"
     assert error.legal == (
-        "s.assume('injective', 'idx'); s['P'].parallel('i')",
         "s['P'].atomic(); s['P'].parallel('i')",
+        "s.assume('injective', 'idx'); s['P'].parallel('i')",
     )
+
+
+def test_what_cannot_be_true_is_not_offered() -> None:
+    image = te.placeholder((20, 20), "uint8", name="image")  # more elements than a byte has values
+
+    @te.hybrid.script
+    def histogram(image):  # type: ignore[no-untyped-def]
+        out = te.output_tensor((256,), "int32")
+        for b in range(256):
+            out[b] = 0
+        for y in range(20):
+            for x in range(20):
+                out[image[y, x]] = out[image[y, x]] + 1
+        return out
+
+    s: Schedule = te.create_schedule(histogram(image).op)
+    with pytest.raises(IllegalParallel) as caught:
+        s["histogram"].parallel("y")
+    assert "s['histogram'].atomic(); s['histogram'].parallel('y')" in caught.value.legal
+    assert not any("injective" in line for line in caught.value.legal)
 
 
 def test_the_offered_fact_makes_it_legal_and_right() -> None:

@@ -11,9 +11,11 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import permutations
+from math import prod
 from typing import TypeAlias
 
 from tensorlang.dataclass import dataclass
+from tensorlang.dtypes import info
 from tensorlang.errors import IllegalOrder, IllegalParallel, ScheduleError
 from tensorlang.ir.expr import Load, walk
 from tensorlang.polyhedral import isl
@@ -37,6 +39,7 @@ from tensorlang.schedule.primitives.time_tile import plan_time_tile, plan_wavefr
 from tensorlang.schedule.proposals.draft import Draft, planned, replay, skewed, touched
 from tensorlang.schedule.relation import BandRelation, FuseRelation, PartsRelation, SplitRelation, made_by
 from tensorlang.schedule.state import ScheduleState, initial_state
+from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import HybridOp, PlaceholderOp
 from tensorlang.te.program import Program
 
@@ -219,14 +222,14 @@ def _parallelized(refused: Refused, error: ScheduleError) -> Iterator[Idea]:
     if not isinstance(step, Parallel | Vectorize | Bind):
         return
     stage, axis = step.stage, step.axis
-    for array in _index_arrays(before, stage):
-        yield [partial(planned, before, (Assume("injective", array, None, None), step))]
     if error.witness is not None and error.witness.kind == "reduction":
         yield [partial(_factored, before, step)]
         yield [partial(planned, before, (Atomic(stage), step))]
     elif isinstance(step, Parallel):
         for pair in _neighbours(before, stage, axis):
             yield [partial(_wavefront, before, stage, pair)]
+    for array in _index_arrays(before, stage):  # last: nobody proves it
+        yield [partial(planned, before, (Assume("injective", array, None, None), step))]
 
 
 def _factored(state: ScheduleState, step: Parallel | Vectorize | Bind) -> Draft:
@@ -248,9 +251,16 @@ def _neighbours(state: ScheduleState, stage: str, axis: str) -> Iterator[tuple[s
 
 
 def _index_arrays(state: ScheduleState, stage: str) -> list[str]:
-    """The inputs by whose elements a hybrid stage finds the elements that it writes."""
+    """The inputs by whose elements a hybrid stage finds the elements that it writes, and which may all differ."""
     op = state.program[stage]
     stores = [s.store for s in sources(op).values()] if isinstance(op, HybridOp) else []
     loads = [n.buffer.name for s in stores for i in s.index for n in walk(i) if isinstance(n, Load)]
     producer = state.program.producer
-    return [n for n in dict.fromkeys(loads) if isinstance(state.program[producer[n]], PlaceholderOp)]
+    held = {n: state.program[producer[n]] for n in dict.fromkeys(loads)}
+    return [n for n, op in held.items() if isinstance(op, PlaceholderOp) and _may_all_differ(op)]
+
+
+def _may_all_differ(op: PlaceholderOp) -> bool:
+    """Whether an array has no more elements than its dtype has values."""
+    elements = prod(extent_of(extent) or 1 for extent in op.shape)
+    return elements <= 1 << info(op.dtype).bits
