@@ -34,11 +34,10 @@ def comm_reducer(fcombine: Combine, fidentity: Callable[..., Any], name: str = "
         array(5, dtype=int32)
     """
 
-    def reduction(expr: Any, axis: Any = None, where: Any = None, init: Any = None, *rest: Any) -> Any:
-        _check_elements(name, expr, axis)
-        if not _are_axes(axis):
-            direct = [v for v in (expr, axis, where, init, *rest) if v is not None]
-            return _directly(fcombine, name, direct)
+    def reduction(expr: Any, *operands: Any, axis: Any = None, where: Any = None, init: Any = None) -> Any:
+        operands, axis, where, init = _arguments(name, expr, operands, axis, where, init)
+        if axis is None:
+            return _directly(fcombine, name, [expr, *operands])
         several = isinstance(expr, tuple | list)
         sources = tuple(as_expr(e) for e in (expr if several else (expr,)))
         reducer = _define(name, fcombine, fidentity, tuple(s.dtype for s in sources), several)
@@ -53,12 +52,23 @@ def _are_axes(axis: Any) -> bool:
     return isinstance(axis, Axis | tuple | list)
 
 
-def _check_elements(name: str, expr: Any, axis: Any) -> None:
-    """Refuse what is called as if it were a reduction of whole tensors."""
-    over = axis is None or isinstance(axis, str) or _are_axes(axis)
-    if (isinstance(expr, Tensor) and expr.ndim and over) or isinstance(axis, str):
+def _arguments(
+    name: str, expr: Any, operands: tuple[Any, ...], axis: Any, where: Any, init: Any
+) -> tuple[tuple[Any, ...], Any, Any, Any]:
+    """The operands, the axes, the condition and the start: the last three may come without their names.
+
+    What is called as if it were a reduction of whole tensors is refused.
+    """
+    if axis is None and operands and (_are_axes(operands[0]) or isinstance(operands[0], str)):
+        axis, *unnamed = operands
+        where, init = (*unnamed, *(where, init)[len(unnamed) :])[:2]
+        operands = ()
+    operands = tuple(v for v in operands if v is not None)
+    whole = isinstance(expr, Tensor) and expr.ndim
+    if (axis is not None and (whole or not _are_axes(axis))) or (axis is None and whole and not operands):
         got = f"{shown(expr)}, axis {axis!r}"
         raise DefinitionError(f"{name} is of elements over reduce axes, got {got}: {_usage(name)}", caller())
+    return operands, axis, where, init
 
 
 def _directly(fcombine: Combine, name: str, values: list[Any]) -> Any:
@@ -192,11 +202,11 @@ def _builtin(name: str, expr: Any, axis: Any, where: Any, init: Any) -> Reduce:
 
 
 def _arithmetic(name: str, doc: str, shown: str) -> Callable[..., Expr]:
-    def reduction(expr: Any, axis: Any = None, where: Any = None, init: Any = None, *rest: Any) -> Expr:
-        _check_elements(name, expr, axis)
-        if _are_axes(axis):
+    def reduction(expr: Any, *operands: Any, axis: Any = None, where: Any = None, init: Any = None) -> Expr:
+        operands, axis, where, init = _arguments(name, expr, operands, axis, where, init)
+        if axis is not None:
             return _builtin(name, expr, axis, where, init)
-        result: Expr = _directly(BUILTIN[name][0], name, [v for v in (expr, axis, where, init, *rest) if v is not None])
+        result: Expr = _directly(BUILTIN[name][0], name, [expr, *operands])
         return result
 
     reduction.__name__ = reduction.__qualname__ = name
