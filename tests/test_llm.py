@@ -155,15 +155,16 @@ def test_a_full_cache_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 def test_a_decoder_in_c_writes_the_same_tokens(tmp_path: Path) -> None:
-    decoder = Decoder.load(written(tmp_path / "model.gguf", {"all": "Q4_0", "token_embd": "F16"}), piece=4)
+    decoder = Decoder.load(written(tmp_path / "model.gguf", {"all": "Q4_0", "token_embd": "F16"}), piece=40)
     folder = export(decoder, tmp_path / "out")
 
     def run(*words: object) -> subprocess.CompletedProcess[str]:
         command = [str(word) for word in (folder / "generate", folder / "decoder.weights", *words)]
         return subprocess.run(command, check=False, capture_output=True, encoding="utf-8", timeout=60)
 
-    for prompt in PROMPTS:  # whole pieces, and what is left
-        assert run(20, *prompt).stdout.split() == [str(token) for token in decoder.generate([prompt], 20)[0]]
+    long = [k * k * k % VOCABULARY for k in range(CONTEXT - 1)]  # behind its first piece is no room for another
+    for prompt, count in ((PROMPTS[0], 20), (PROMPTS[1], 20), (long, 1)):  # whole pieces, and what is left
+        assert run(count, *prompt).stdout.split() == [str(token) for token in decoder.generate([prompt], count)[0]]
     full = run(CONTEXT, 1, 2, 3)
     assert (full.returncode, len(full.stdout.split())) == (1, CONTEXT - 2)
     assert full.stderr == "the decoder stopped with code -1000\n"

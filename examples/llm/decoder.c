@@ -79,9 +79,9 @@ static void keep(decoder *d, int layer, int n, int count) {
 static int begin(decoder *d, const int32_t *tokens, int n, int count) {
   for (int k = 0; k < n; ++k) {
     d->tokens[k] = k < count ? tokens[k] : 0;
-    d->positions[k] = d->length + k < CONTEXT ? d->length + k : CONTEXT - 1;
+    d->positions[k] = d->length + k;
   }
-  return d->lengths[0] = d->length + n < CONTEXT ? d->length + n : CONTEXT;
+  return d->lengths[0] = d->length + n;
 }
 
 #define CALL(call) do { const int32_t code = (call); if (code) return code; } while (0)
@@ -90,7 +90,8 @@ $steps
 int decoder_read(decoder *d, const int32_t *tokens, int64_t count, float *logits) {
   if (count < 1 || count > CONTEXT - d->length) return DECODER_FULL;
   while (count > 0) {
-    const int some = count < PIECE ? (int)count : PIECE;
+    /* Where no whole piece fits behind the sequence any more, one token follows the other. */
+    const int some = d->length + PIECE > CONTEXT ? 1 : count < PIECE ? (int)count : PIECE;
     const int code = some == 1 ? step_1(d, tokens, 1, logits) : step_$piece(d, tokens, some, logits);
     if (code) return code;
     d->length += some, tokens += some, count -= some;
