@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial, reduce
+from inspect import signature
 from typing import Any
 
 from tensorlang.errors import DefinitionError, shown
@@ -44,8 +45,18 @@ def comm_reducer(fcombine: Combine, fidentity: Callable[..., Any], name: str = "
         values = _reduce(reducer, sources, axis, where, init)
         return values if several else values[0]
 
+    return _named(reduction, name)
+
+
+def _named(reduction: Reduction, name: str) -> Reduction:
+    """The function under its name, with the parameters that classic te has."""
     reduction.__name__ = reduction.__qualname__ = name
+    setattr(reduction, "__signature__", signature(_classic))  # noqa: B010
     return reduction
+
+
+def _classic(expr: Any, axis: Any = None, where: Any = None, init: Any = None, *rest: Any) -> Any:
+    """The parameters of a reduction in classic te. What comes without a name may be an operand."""
 
 
 def _are_axes(axis: Any) -> bool:
@@ -209,8 +220,7 @@ def _arithmetic(name: str, doc: str, shown: str) -> Callable[..., Expr]:
         result: Expr = _directly(BUILTIN[name][0], name, [expr, *operands])
         return result
 
-    reduction.__name__ = reduction.__qualname__ = name
-    reduction.__doc__ = (
+    _named(reduction, name).__doc__ = (
         f"{doc} of `expr` over reduce axes, where `where` holds (everywhere), starting from `init`.\n\n"
         f"The result has the dtype of `expr` (int32 for the sum or product of bools). `{name}(a, b, ...)`, without\n"
         "an axis, combines the operands directly.\n\n"
