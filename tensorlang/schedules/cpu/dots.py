@@ -164,11 +164,17 @@ def _sum_in_order(room: Room, group: Group, total: Scheduled, dots: Dots) -> Non
     s, main = room.s, group.main
     out = s[group.output.name]
     names = dict(zip(main.spatial, (str(a) for a in out.op.axis), strict=True))
-    outer, inner = out.split(names[dots.sides[-1]], room.target.lanes(main.bits), tail="peel")
-    around = [str(outer) if axis == dots.sides[-1] else names[axis] for axis in main.spatial]
-    out.reorder(*around, inner)
-    out.vectorize(inner)
+    around = in_vectors(out, [*names.values()], names[dots.sides[-1]], room.target.lanes(main.bits))
     loop = run_in_parallel(s, out.name, around, room.target, int(main.points))
     total.compute_at(out, loop)
     total.set_scope("local")
     total.pragma(fused(total, [*dots.terms]), "reduce_tree")
+
+
+def in_vectors(out: Scheduled, loops: Sequence[str], axis: str, lanes: int) -> list[str]:
+    """Make vectors of one of the loops of a stage, inside of all of them; returns them, over vectors where it was."""
+    around, inside = map(str, out.split(axis, lanes, tail="peel"))
+    outer = [around if loop == axis else loop for loop in loops]
+    out.reorder(*outer, inside)
+    out.vectorize(inside)
+    return outer

@@ -18,6 +18,7 @@ from tensorlang.schedule import Schedule
 from tensorlang.schedule.stage import Stage
 from tensorlang.schedules.anchor import Anchor, accumulator, axes_of, calls, compute_op
 from tensorlang.schedules.candidates import ROWS, column_blocks, part_sizes, up_to, vector_widths
+from tensorlang.schedules.cpu.dots import in_vectors
 from tensorlang.schedules.cpu.producers import anchor_of, place_producers
 from tensorlang.schedules.cpu.product_plan import LEAST_DEPTH, Plan, Reading, plan_of
 from tensorlang.schedules.cpu.register_tile import MANY
@@ -152,15 +153,13 @@ def _schedule_rows(s: Schedule, anchor: Anchor, product: Product, plan: Plan) ->
     total, out = s[accumulator(s, anchor)], s[anchor.output]
     *batch, i, j = axes_of(s, anchor.output)
     few, many = (i, j) if (product.m or MANY) <= (product.n or MANY) else (j, i)
-    outer, inner = out.split(many, factor=anchor.target.lanes(product.bits), tail="peel")
-    out.reorder(*batch, few, outer, inner)
-    out.vectorize(inner)
-    if extent_of(outer.extent) is not None:
-        outer = out.fuse(*batch, few, outer)
-    total.compute_at(out, outer)
+    loops = in_vectors(out, [*batch, few, many], many, anchor.target.lanes(product.bits))
+    is_known = extent_of(s.state.axis(anchor.output, loops[-1]).extent) is not None
+    loop = out.fuse(*loops) if is_known else loops[-1]
+    total.compute_at(out, loop)
     total.pragma(total.op.reduce_axis[0], "reduce_tree")
     if plan.shared:
-        out.parallel(outer)
+        out.parallel(loop)
 
 
 def _in_parts(s: Schedule, main: str, k: str, depth: int) -> str:
