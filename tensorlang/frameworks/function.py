@@ -306,6 +306,16 @@ class ArrayFunction:
         with nullcontext() if self._log is None or not Path(self._log).exists() else apply_history_best(self._log):
             return build(tensors, tensors, self._target, name=self.__name__, schedule="auto")
 
+    def __getattr__(self, name: str) -> Any:
+        """Say where a kernel's attributes are: there is a kernel for each kind of arguments."""
+        if hasattr(Executable, name) and not name.startswith("_"):
+            own = self.__dict__.get("__name__", "function")
+            raise AttributeError(
+                f"{own} is a function of arrays, with a kernel for each kind of them: that has {name}, "
+                f"as {own}.executable({', '.join(self.__dict__.get('_names', ()))}).{name}"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     @property
     def target(self) -> Target:
         """What kernels are built for."""
