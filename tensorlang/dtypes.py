@@ -125,7 +125,9 @@ def _meant(name: object) -> str:
 
 
 def canonical(name: Any) -> str:
-    """Return the tensorlang name of a dtype given as text, NumPy dtype or scalar type."""
+    """Return the tensorlang name of a dtype given as text, NumPy dtype, scalar type or dtype of PyTorch."""
+    if type(name).__module__ == "torch":
+        name = str(name).removeprefix("torch.")
     if isinstance(name, str):
         return info(_ALIASES.get(name, name)).name
     try:

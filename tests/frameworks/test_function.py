@@ -211,9 +211,9 @@ def test_libraries_are_not_mixed(torch: Any, jax: Any) -> None:
 
 def test_attributes_of_kernels_are_found_by_their_way() -> None:
     with pytest.raises(AttributeError, match=r"that has profile, as layer.executable\(x, w, b, factor\).profile"):
-        layer.profile  # noqa: B018
+        layer.profile
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
-        layer.nothing  # noqa: B018
+        layer.nothing
     assert layer.executable(X, W, B).warnings() == ()
 
 
