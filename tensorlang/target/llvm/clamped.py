@@ -6,11 +6,14 @@ from tensorlang import dtypes
 from tensorlang.ir.clamped import Clamped
 from tensorlang.target.detect import target_cpu
 from tensorlang.target.llvm.arithmetic import binary, cast, constant, intrinsic, is_nan, select
+from tensorlang.target.llvm.saturating import saturated, saturates
 from tensorlang.target.llvm.text import Function, Value
 
 
 def cast_clamped(fn: Function, found: Clamped, inner: Value, dtype: str) -> Value:
     """The integer of a clamped float, whose `inner` has a value; 0 for NaN, as in all casts."""
+    if saturates(fn, found, dtype, inner.lanes):
+        return saturated(fn, found, inner, dtype)
     low, high = (constant(limit - found.zero, inner) for limit in (found.low, found.high))
     if found.low == 0:  # a comparison with NaN does not hold, so that it takes the limit
         inside = select(fn, binary(fn, "gt", inner, low), inner, low)

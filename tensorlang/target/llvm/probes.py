@@ -10,8 +10,6 @@ from tensorlang.dataclass import dataclass
 from tensorlang.runtime.cache import cached
 from tensorlang.target.detect import machine_options, target_cpu
 from tensorlang.target.llvm import engine
-from tensorlang.target.llvm.host import Machine, fingerprint
-from tensorlang.target.llvm.image import Library
 from tensorlang.target.rates import CLOCK
 from tensorlang.target.spec import Target
 
@@ -48,7 +46,7 @@ class Probes:
 
     runs: Mapping[str, Run]
     operations: Mapping[str, int]
-    library: Library
+    library: engine.Library
     """What holds their code."""
 
 
@@ -128,10 +126,10 @@ def source(target: Target) -> tuple[list[Probe], str]:
 def compiled(target: Target) -> Probes:
     """The probes of this machine, by its target."""
     probes, text = source(target)
-    machine = Machine(*machine_options(target))
+    machine = engine.Machine(*machine_options(target))
     symbols = [_symbol(n) for n in range(len(probes))]
     library = cached(
-        ("probes", text, fingerprint(machine)),
+        ("probes", text, engine.fingerprint(machine)),
         lambda: engine.compile_object(text, machine),
         lambda code: engine.load(code, symbols, {}),
     )

@@ -12,8 +12,7 @@ from typing import Any
 
 from tensorlang.runtime import cpython, exchange
 from tensorlang.runtime.cache import cached
-from tensorlang.target.llvm.host import Machine, fingerprint
-from tensorlang.target.llvm.image import Library
+from tensorlang.target.llvm import engine
 
 _DLTENSOR = (cpython.FLAGS + 15) // 8 * 8
 RECORD_BYTES = _DLTENSOR + 48
@@ -176,15 +175,13 @@ def learning(checked: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @cache
-def _reader() -> Library:
+def _reader() -> engine.Library:
     """The reader, loaded: it stays for as long as the process does."""
-    from tensorlang.target.llvm import engine
-
-    machine = Machine("", "", "")
-    known = cpython.addresses() | exchange.addresses() | exchange.tables()
+    machine = engine.Machine("", "", "")
+    known = cpython.addresses() | exchange.addresses()
     imports = {name: address for name, address in known.items() if f"@{name}" in _TEXT}
 
-    def load(code: bytes) -> Library:
+    def load(code: bytes) -> engine.Library:
         return engine.load(code, [_SYMBOL], imports)
 
-    return cached((_TEXT, fingerprint(machine)), lambda: engine.compile_object(_TEXT, machine), load)
+    return cached((_TEXT, engine.fingerprint(machine)), lambda: engine.compile_object(_TEXT, machine), load)

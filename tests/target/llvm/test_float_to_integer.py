@@ -76,7 +76,7 @@ def test_limits_that_the_integer_does_not_have(dtype: str, low: float, high: flo
 
 
 @pytest.mark.covering(1)
-@pytest.mark.parametrize("lanes", [1, 16])
+@pytest.mark.parametrize("lanes", [1, 16, 32, 48, 64])
 @pytest.mark.parametrize("source", ["float32", "float64"])
 @pytest.mark.parametrize(
     ("dtype", "low", "high", "zero"),
@@ -84,6 +84,7 @@ def test_limits_that_the_integer_does_not_have(dtype: str, low: float, high: flo
         ("uint8", 0, 255, 0),
         ("uint8", 0, 255, 121),
         ("int8", -128, 127, -3),
+        ("int8", -128, 127, 5),
         ("uint8", 3.5, 200, 0),
         ("int32", -9, 9, 2),
     ],
@@ -97,3 +98,26 @@ def test_rounded_between_limits(dtype: str, low: float, high: float, zero: int, 
     )
     wanted = [0 if np.isnan(x) else int(np.clip(np.rint(x) + zero, low, high)) for x in floats]
     assert run(made, A, floats, lanes) == wanted
+
+
+@pytest.mark.covering(1)
+@pytest.mark.parametrize("cpu", ["x86-64-v4", "haswell"])
+@pytest.mark.parametrize("lanes", [16, 32, 48, 64])
+@pytest.mark.parametrize(("dtype", "pack"), [("int8", "vpacksswb"), ("uint8", "vpackuswb")])
+def test_bytes_side_by_side_are_packed(dtype: str, pack: str, lanes: int, cpu: str) -> None:
+    """By instructions that find the limits, of up to four vectors: only floats that are too large are found before."""
+    low, high = (float(limit) for limit in dtypes.limits(dtype))
+    A, B = te.placeholder((lanes,), "float32", "A"), te.placeholder((lanes,), "uint8", "B")
+    floats = te.compute(A.shape, lambda i: te.max(te.min(te.round(A[i]), high), low).astype(dtype), name="floats")
+    tripled = te.compute(B.shape, lambda i: B[i].astype("float32") * 3.0, name="tripled")
+    scaled = te.compute(B.shape, lambda i: te.max(te.min(te.round(tripled[i]), high), low).astype(dtype), name="scaled")
+    for given, made, limits in ((A, floats, ("vmin", "vcmp")), (B, scaled, ())):
+        s = te.create_schedule(made)
+        if given is B:
+            s[tripled].compute_inline()
+        s[made].vectorize(made.op.axis[0])
+        asm = tensorlang.build(s, [given, made], f"llvm -mcpu={cpu}").source("asm")
+        vectors = lanes // (16 if cpu == "x86-64-v4" else 8)
+        assert (pack in asm) == (vectors >= 2)
+        if pack in asm:
+            assert [word for word in ("vmin", "vmax", "vcmp") if word in asm and word not in limits] == []

@@ -14,6 +14,7 @@ from tensorlang.ir.stmt import Fail, For, If, Let, LoopKind, Prefetch, Seq, Stmt
 from tensorlang.lowering.passes.full_tile import full_tile
 from tensorlang.target.llvm.arithmetic import binary, select
 from tensorlang.target.llvm.expressions import index
+from tensorlang.target.llvm.saturating import lanes_together
 from tensorlang.target.llvm.scope import Lanes, Scope
 from tensorlang.target.llvm.text import INDEX, Function, Value, literal
 from tensorlang.target.llvm.vectors.alignment import LINE, is_row, iterations_to_line, stores_of_lines
@@ -76,6 +77,16 @@ class _Pieces:
 
     def known(self, count: int, repeat: Repeat) -> None:
         """A loop of constant extent."""
+        stores = () if self.stored else [written.store for written in self.body.stores]
+        wide = lanes_together(self.fn, stores, self.lanes, count)
+        if wide == self.lanes:
+            self._known(count, repeat)
+            return
+        whole = count - count % wide
+        replace(self, lanes=wide)._known(whole, repeat)
+        replace(self, lower=self._after(literal(whole, INDEX))).known(count - whole, repeat)
+
+    def _known(self, count: int, repeat: Repeat) -> None:
         full, rest = divmod(count, self.lanes)
         if full > (_MOST_LONG_PIECES if self.body.calls else _MOST_PIECES):
             self._repeated(literal(full, INDEX), repeat)
