@@ -120,6 +120,15 @@ def _terms(index: Expr, axes: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
     return tuple((name, coefficient) for name, coefficient in form.items() if name in axes)
 
 
+def bytes_apart(load: Load, axis: str) -> int:
+    """The bytes between what two neighbours along an axis read; 0 where that is not known."""
+    distance, size = 0, dtypes.info(load.buffer.dtype).bytes
+    for index, length in zip(reversed(load.index), reversed(load.buffer.shape), strict=True):
+        distance += (affine(index) or {}).get(axis, 0) * size
+        size *= int(length.value) if isinstance(length, Const) else 0
+    return distance
+
+
 def operations_of_point(op: ComputeOp) -> int:
     """Arithmetic operations of one iteration of a compute operation, a reduction step included."""
     if op.reduction is None:

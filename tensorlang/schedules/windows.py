@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from tensorlang import dtypes
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import InternalError
 from tensorlang.ir.affine import affine
 from tensorlang.ir.expr import Binary, Const, Load, Select, Var, to_text, variables, walk
+from tensorlang.schedules.accesses import bytes_apart
 from tensorlang.schedules.cpu.shares import computed_bits
 from tensorlang.te.operation import ComputeOp
 
@@ -81,11 +81,7 @@ class WindowSum:
     @property
     def apart(self) -> int:
         """The bytes between what two neighbours along `x` read; 0 where that is not known."""
-        distance, size = 0, dtypes.info(self.data.buffer.dtype).bytes
-        for index, length in zip(reversed(self.data.index), reversed(self.data.buffer.shape), strict=True):
-            distance += (affine(index) or {}).get(self.x, 0) * size
-            size *= int(length.value) if isinstance(length, Const) else 0
-        return distance
+        return bytes_apart(self.data, self.x)
 
     def extent(self, *axes: str) -> int:
         """The product of extents; 1 of an axis that is not there."""

@@ -11,26 +11,33 @@ from math import ceil, prod
 
 from tensorlang import dtypes
 from tensorlang.dataclass import dataclass
-from tensorlang.ir.expr import variables
+from tensorlang.ir.expr import Call, variables, walk
 from tensorlang.schedule import Schedule
+from tensorlang.schedules.accesses import bytes_apart
 from tensorlang.schedules.anchor import Anchor, axes_of
 from tensorlang.schedules.candidates import ROWS, powers, up_to
 from tensorlang.schedules.cpu.matrix_tiles import Pixels, multiply_tiles, tiles_of
 from tensorlang.schedules.cpu.narrow_product import fit_registers, sum_words
 from tensorlang.schedules.cpu.producers import anchor_of, place_producers
-from tensorlang.schedules.cpu.register_tile import best_part
+from tensorlang.schedules.cpu.register_tile import best_part, side_by_side
 from tensorlang.schedules.cpu.shares import worth_threads
 from tensorlang.schedules.recognise import Group
 from tensorlang.schedules.recognise import Stage as Described
 from tensorlang.schedules.room import Room
-from tensorlang.schedules.words import panel_read
+from tensorlang.schedules.words import data_and_panels, panel_read
 from tensorlang.target.llvm.instructions import Tiles
 from tensorlang.target.spec import Target
-from tensorlang.te.axis import extent_of
+from tensorlang.te.axis import Axis, extent_of
 from tensorlang.te.operation import ComputeOp, loads
 
 _PANELS_TOGETHER = 8
 """Panels whose sums are made before what follows them: tiles of 28 pixels stay in the first cache."""
+_SHORT = frozenset({"round"})
+"""Functions of one instruction, which copies of a tile may have."""
+_OTHERS = 4
+"""Lines that come by while one of each pixel is in use: of panels, and of what follows."""
+_CHAINS = 12
+"""The fewest sums at once: half a tile loads as many words of panels, and each dot waits for that before."""
 _TURNS = 4
 """Of each thread, so that one that is held up does not hold up all."""
 
@@ -48,20 +55,24 @@ class Plan:
     chunk: int
 
 
-def plan_of(op: ComputeOp, target: Target, tiles: Tiles | None = None) -> Plan:
-    """Choose the sizes for the sums of a convolution, around those of tiles of the matrix unit."""
+def plan_of(op: ComputeOp, target: Target, tiles: Tiles | None = None, apart: int = 0) -> Plan:
+    """Choose the sizes for the sums of a convolution, around those of tiles of the matrix unit.
+
+    `apart`: the bytes from a pixel of the output to the next one, if known.
+    """
     names = ("nn", "gg", "pp", "yy", "xx", "lane", "ry", "rx", "rk")
     axes = zip(names, (*op.axes, *op.reduce_axes), strict=True)
     extents = {name: extent_of(axis.extent) or 1 for name, axis in axes}
     panels, high, wide, width = (extents[name] for name in ("pp", "yy", "xx", "lane"))
     vectors = max(1, width // target.lanes(32))
     most = max(1, (target.vector_registers - 1) // vectors - 1)
+    weight = data_and_panels(op)[1].buffer
     if tiles is None:
+        most = most if _stays_near(op, most, apart) or vectors * (most // 2) < _CHAINS else most // 2
         columns = best_part(wide, 1, most, vectors)
         rows = best_part(high, columns, max(1, most // columns), vectors) if columns == wide else 1
     else:
         rows, columns = tiles.rows
-    weight = next(load.buffer for load in loads(op) if len(load.buffer.shape) == 7)
     panel = prod(extents[name] for name in ("ry", "rx", "rk", "lane")) * dtypes.info(weight.dtype).bytes
     cached = max(1, target.second_cache // 2 // panel)
     block = ceil(panels / ceil(panels / cached))
@@ -72,6 +83,15 @@ def plan_of(op: ComputeOp, target: Target, tiles: Tiles | None = None) -> Plan:
     shared = max(counts, key=lambda name: _evenness(counts[name], target.cores))
     chunk = _chunk(count, target.cores) if shared == "yy" else 1
     return Plan(rows, columns, block, shared, rows * chunk if chunk > 1 else 0)
+
+
+def _stays_near(op: ComputeOp, pixels: int, apart: int) -> bool:
+    """Whether the first cache keeps the lines of pixels side by side while others come by.
+
+    Those of panels fill half of it, and those of what follows are written, and often read, a part at a time.
+    """
+    data, _ = data_and_panels(op)
+    return _OTHERS * pixels <= min(side_by_side(bytes_apart(data, op.axes[-2].name)), side_by_side(apart))
 
 
 def _chunk(tiles: int, cores: int) -> int:
@@ -93,10 +113,14 @@ def schedule_convolution(room: Room, group: Group) -> None:
     s, anchor, name = room.s, anchor_of(room, group), group.main.name
     place_producers(room, group, inline=False)
     tiles = tiles_of(group.main.op, Pixels("yy", "xx", ("ry", "rx")), room.target)
-    plan = _decide(room, group.main, plan_of(group.main.op, room.target, tiles), tiles)
+    apart = group.output.extents[group.output.spatial[-1]] * group.output.output.itemsize
+    plan = _decide(room, group.main, plan_of(group.main.op, room.target, tiles, apart), tiles)
     together = tiles is not None and _reads_images(group)
     if together:
         plan = replace(plan, block=min(plan.block, _PANELS_TOGETHER))
+    if tiles is None and (image := _image_of(s, anchor, group)) is not None:
+        _sum_in_registers(s, anchor, group.main, plan, image)
+        return
     stage, sizes = s[name], {"nn": 1, "gg": 1, "pp": 1, "yy": plan.rows, "xx": plan.columns}
     if plan.chunk:
         stage.transform_layout(lambda n, g, p, y, x, lane: (n, g, p, y // plan.chunk, y % plan.chunk, x, lane))
@@ -124,6 +148,54 @@ def schedule_convolution(room: Room, group: Group) -> None:
             stage.fold_storage(name, dim, size)
     if plan.shared:
         stage.parallel({"nn": nn, "gg": gg, "pp": block, "yy": [*chunks, rows][0]}[plan.shared])
+
+
+@dataclass(frozen=True, slots=True)
+class _Image:
+    """The axes of an output whose channels lie side by side, in whole panels."""
+
+    batch: str
+    y: str
+    x: str
+    channel: str
+
+
+def _image_of(s: Schedule, anchor: Anchor, group: Group) -> _Image | None:
+    """The output, where whole panels of it are made of the sums of a tile, by short functions."""
+    reader, sums = (group.between or (group.output,))[0].op, group.main
+    names, read = [axis.name for axis in reader.axes], panel_read(reader, sums.op)
+    *_, groups, _, _, _, width = (sums.extents[axis] for axis in sums.spatial)
+    if read is None or groups > 1 or len(names) != 4:
+        return None
+    at = dict(zip(names, axes_of(s, anchor.output), strict=True))
+    along = [next(iter(variables(read.index[d])), "") for d in (0, -3, -2, -1)]
+    whole = (group.output.extents[group.output.spatial[-1]] or 1) % width == 0
+    calls = {node.name for body in s[anchor.output].op.body for node in walk(body) if isinstance(node, Call)}
+    return _Image(*(at[name] for name in names)) if along == names and whole and calls <= _SHORT else None
+
+
+def _sum_in_registers(s: Schedule, anchor: Anchor, sums: Described, plan: Plan, image: _Image) -> None:
+    """Make the sums in tiles of the output, which never leave the registers.
+
+    A tile is copied for each pixel: dot instructions start one a cycle, and a vector of sums that is stored takes as
+    long as one and a half of them.
+    """
+    out, total = s[anchor.output], s[sums.name]
+    width = sums.extents[sums.spatial[-1]]
+    rows, row = out.split(image.y, factor=plan.rows, tail="peel")
+    columns, column = out.split(image.x, factor=plan.columns, tail="peel")
+    panels, lane = out.split(image.channel, factor=width)
+    block, inside = out.split(panels, factor=plan.block)
+    out.reorder(image.batch, block, rows, columns, inside, row, column, lane)
+    for axis in (row, column):
+        out.unroll(axis)
+    out.vectorize(lane)
+    total.compute_at(out, inside)
+    total.set_scope("local")
+    sum_words(total, anchor.target, total.op.axis[-3:-1])
+    shares: dict[str, Axis | str] = {"nn": image.batch, "pp": block, "yy": rows}
+    if plan.shared in shares:
+        out.parallel(shares[plan.shared])
 
 
 def _reads_images(group: Group) -> bool:
