@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import groupby
+from operator import call
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -30,6 +34,19 @@ if TYPE_CHECKING:
 Shapes = Mapping[str, tuple[tuple[int, ...], str]]
 _Call: TypeAlias = "tuple[Executable, list[Any], list[tuple[int, str]], tuple[Guard, ...]]"
 """A kernel with its arrays, the places of those that each call brings, and when it runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """Kernels bound to the memory of a thread. `stretches`: their numbers, and calls of them where all else is known.
+
+    These are run without the interpreter in between, whose code and data kernels drive out of the caches: that took
+    3 us a kernel.
+    """
+
+    held: dict[str, Array]
+    calls: list[_Call]
+    stretches: list[tuple[range, list[Callable[[], None]]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +157,14 @@ class Model:
 
     def run(self, inputs: Sequence[Any]) -> tuple[Array, ...]:
         """Run the network on its inputs in order, and return its outputs."""
-        given, made = self._given(inputs), self._made()
-        for _, run, arrays in self._filled(given | made):
-            run(*arrays)
+        made = self._made()
+        own = self._given(inputs) | made
+        for numbers, kernels in self._bind().stretches:
+            if kernels:
+                deque(map(call, kernels), maxlen=0)
+            else:
+                for _, run, arrays in self._filled(own, numbers):
+                    run(*arrays)
         found = {word: made[name] for word, name in self.outputs.items()}
         return tuple(found.values()) if self.tail is None else self.tail.results(found)
 
@@ -299,13 +321,16 @@ class Model:
     def _made(self) -> dict[str, Array]:
         return {name: np.empty(*self._described(name)) for name in self.outputs.values()}
 
-    def _filled(self, own: Mapping[str, Array]) -> Iterator[tuple[int, Executable, list[Any]]]:
+    def _filled(
+        self, own: Mapping[str, Array], numbers: range | None = None
+    ) -> Iterator[tuple[int, Executable, list[Any]]]:
         """The kernels that are to run, by number, with all of their arrays, those of a call included.
 
-        Whether one runs is looked at when those before it have.
+        Whether one runs is looked at when those before it have. `numbers`: only these.
         """
-        held, calls = self._calls()
-        for number, (run, arrays, open_places, guards) in enumerate(calls):
+        held, calls = self._bind().held, self._bind().calls
+        for number in range(len(calls)) if numbers is None else numbers:
+            run, arrays, open_places, guards = calls[number]
             if guards and not all((own if g.array in own else held)[g.array].item(g.at) == g.holds for g in guards):
                 continue
             for place, name in open_places:
@@ -326,21 +351,21 @@ class Model:
             raise ArgumentError(f"{self.name}: the input {word} is {np.dtype(dtype)}{list(shape)}, got {got}")
         return np.require(array, requirements="C")
 
-    def _calls(self) -> tuple[dict[str, Array], list[_Call]]:
-        """The arrays in this thread's memory, and the kernels bound to them."""
-        if not hasattr(self._bound, "calls"):
-            self._bound.calls = self._bind()
-        calls: tuple[dict[str, Array], list[_Call]] = self._bound.calls
-        return calls
+    def _bind(self) -> _Bound:
+        """The kernels, bound to this thread's memory."""
+        if not hasattr(self._bound, "kernels"):
+            self._bound.kernels = self._bound_here()
+        kernels: _Bound = self._bound.kernels
+        return kernels
 
-    def _bind(self) -> tuple[dict[str, Array], list[_Call]]:
+    def _bound_here(self) -> _Bound:
         block = aligned_empty((self.arena.size,), np.uint8)
         held: dict[str, Array] = dict(self.weights)
         for name, place in self.arena.places.items():
             shape, dtype = self._described(name)
             size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
             held[name] = block[place : place + size].view(dtype).reshape(shape)
-        return held, [
+        calls: list[_Call] = [
             (
                 step.run,
                 [held.get(name) for name in step.arrays],
@@ -349,6 +374,7 @@ class Model:
             )
             for step in self.steps
         ]
+        return _Bound(held, calls, _stretches(calls))
 
     def __repr__(self) -> str:
         memory = self.memory()
@@ -357,6 +383,16 @@ class Model:
             f"Model({self.name}: {len(self.steps)} kernels{others}, weights {memory.weights / 1e6:.1f} MB, "
             f"arena {memory.arena / 1e6:.1f} MB)"
         )
+
+
+def _stretches(calls: Sequence[_Call]) -> list[tuple[range, list[Callable[[], None]]]]:
+    """Kernels in a row that run in each call, on arrays that are known, and others."""
+    found = list[tuple[range, list[Callable[[], None]]]]()
+    for known, numbers in groupby(range(len(calls)), lambda number: not any(calls[number][2:])):
+        first, *rest = numbers
+        row = range(first, first + 1 + len(rest))
+        found.append((row, [partial(calls[n][0], *calls[n][1]) for n in row] if known else []))
+    return found
 
 
 def _lives(steps: Sequence[Step], shapes: Shapes, given: set[str]) -> dict[str, Life]:
