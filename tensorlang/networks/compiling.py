@@ -13,6 +13,7 @@ from tensorlang.errors import ArgumentError
 from tensorlang.networks.arena import aligned
 from tensorlang.networks.building import Job, build_all
 from tensorlang.networks.crew import STEPS_OF_A_KERNEL, Crew, workers_for
+from tensorlang.networks.factors import with_factors_ahead
 from tensorlang.networks.folding import folded
 from tensorlang.networks.groups import Part, parts_of, tensors_of
 from tensorlang.networks.largest import with_largest_bytes
@@ -112,7 +113,7 @@ def _rewritten(program: Program, known: Mapping[str, Array], machine: Target, nu
     weights: Mapping[str, Array]
     program, weights = scaled(program, known)
     if numerics != "strict":
-        program = without_bytes_between(without_divisions(program))
+        program, weights = with_factors_ahead(without_bytes_between(without_divisions(program)), weights)
         program, weights, algorithms = with_winograd(program, weights, machine)
     program, weights = narrowed(with_largest_bytes(program), weights, machine)
     program, weights = packed(program, weights, machine)

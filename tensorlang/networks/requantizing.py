@@ -18,14 +18,16 @@ from tensorlang.te.program import Program
 def without_bytes_between(program: Program) -> Program:
     """The program without bytes that one stage alone reads, as floats, to add to them what others made before.
 
-    Where both summands are such bytes, one of them is made in another kernel, and stays what it is.
+    Where both summands are such bytes, the kernel of the sum that comes first adds them (`groups_of`): the other one is
+    made in a kernel of its own, and stays what it is.
     """
     meant = {reader: name for name in program.by_name if (reader := _reader(program, name)) is not None}
     changed: dict[str, Operation] = {}
     gone: set[str] = set()
     for reader, name in meant.items():
-        last = _only_reader(program, reader)
-        if last is None or sum(load.buffer.name in meant for load in loads(last)) != 1:
+        last = only_reader(program, reader)
+        summands = [] if last is None else [load.buffer.name for load in loads(last) if load.buffer.name in meant]
+        if not summands or min(summands, key=lambda summand: _begun(program, summand)) != reader:
             continue
         made = _floats(program, name, reader)
         if made is not None:
@@ -34,28 +36,40 @@ def without_bytes_between(program: Program) -> Program:
     return replace(program, ops=tuple(changed.get(op.name, op) for op in program.ops if op.name not in gone))
 
 
+def _begun(program: Program, name: str) -> int:
+    """The place in the program of the sum that an array is made of, element by element."""
+    op = program[name]
+    while is_plain(op):
+        before = {program.producer[load.buffer.name] for load in loads(op)}
+        made = [one for one in before if isinstance(program[one], ComputeOp)]
+        if len(made) != 1:
+            break
+        op = program[made[0]]
+    return program.ops.index(op)
+
+
 def _reader(program: Program, name: str) -> str | None:
     """The stage that alone reads the bytes of a stage."""
     op = program[name]
-    if not _is_plain(op) or not isinstance(op, ComputeOp) or op.dtype not in ("int8", "uint8"):
+    if not is_plain(op) or not isinstance(op, ComputeOp) or op.dtype not in ("int8", "uint8"):
         return None
-    reader = _only_reader(program, name)
+    reader = only_reader(program, name)
     return reader.name if reader is not None and reader.dtype == "float32" else None
 
 
-def _only_reader(program: Program, name: str) -> ComputeOp | None:
+def only_reader(program: Program, name: str) -> ComputeOp | None:
     """The only stage that reads another, each element at its own place."""
     readers = program.consumers[name]
     if len(readers) != 1 or name in program.outputs:
         return None
     op = program[readers[0]]
-    if not isinstance(op, ComputeOp) or not _is_plain(op):
+    if not isinstance(op, ComputeOp) or not is_plain(op):
         return None
     reads = [load for load in loads(op) if load.buffer.name == name]
     return op if len(reads) == 1 and at_own_place(op, reads[0]) else None
 
 
-def _is_plain(op: Operation) -> bool:
+def is_plain(op: Operation) -> bool:
     return isinstance(op, ComputeOp) and not op.reduce_axes and not op.where and len(op.body) == 1 and not op.tag
 
 

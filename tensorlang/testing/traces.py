@@ -264,11 +264,7 @@ class _Drawing:
         if not reads:
             return ()
         along, shared = self.pick(["", *leaves]), self.pick(["", "", *leaves])
-        return (
-            p.Prefetch(
-                stage, self.pick(reads), self.pick(leaves), self.below(4) - 1, along, shared, self.pick((1, 1, 2))
-            ),
-        )
+        return (p.Prefetch(stage, self.pick(reads), self.pick(leaves), self.below(4) - 1, along, shared),)
 
     def pragma(self, stage: str, leaves: Sequence[str]) -> Steps:
         word, value = self.pick(PRAGMAS)

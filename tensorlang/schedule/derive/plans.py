@@ -123,7 +123,6 @@ class PrefetchPlan:
 
     array: str
     boxes: tuple[Box | None, ...]
-    level: int = 1
 
 
 @dataclass(frozen=True, slots=True)
