@@ -224,6 +224,65 @@ def running_maximum(rows: int, n: int) -> Made:
     return [X, te.recurrence((rows, n), so_far, name="greatest")], lambda x: np.maximum.accumulate(x, 1)
 
 
+def corners(h: int, w: int) -> Made:
+    """Harris' measure of corners: squares of gradients, summed over 3×3 pixels."""
+    image = te.placeholder((h, w), name="image")
+
+    def gradient(name: str, y: int, x: int) -> Any:
+        """Along rows or down columns: differences of neighbours two apart, weighed by 1, 2, 1 across."""
+
+        def at(i: Any, j: Any) -> Any:
+            pairs = [(image[i + y * 2 + x * s, j + x * 2 + y * s], image[i + x * s, j + y * s]) for s in range(3)]
+            (a, b), (c, d), (e, f) = pairs
+            return (a - b + (c - d) * 2.0 + e - f) * (1 / 12)
+
+        return te.compute((h - 2, w - 2), at, name=name)
+
+    gx, gy = gradient("gx", 0, 1), gradient("gy", 1, 0)
+
+    def sums(name: str, a: Any, b: Any) -> Any:
+        square = te.compute((h - 2, w - 2), lambda i, j: a[i, j] * b[i, j], name=f"{name}.square")
+        places = [(v, u) for v in range(3) for u in range(3)]
+        return te.compute(
+            (h - 4, w - 4), lambda i, j: sum((square[i + v, j + u] for v, u in places), start=0.0), name=name
+        )
+
+    xx, yy, xy = sums("xx", gx, gx), sums("yy", gy, gy), sums("xy", gx, gy)
+
+    def measure(i: Any, j: Any) -> Any:
+        trace = xx[i, j] + yy[i, j]
+        return xx[i, j] * yy[i, j] - xy[i, j] * xy[i, j] - trace * trace * 0.04
+
+    def reference(a: Array) -> Array:
+        a = a.astype("float64")
+        across, down = ((d[:-2] + 2 * d[1:-1] + d[2:]) / 12 for d in (a[:, 2:] - a[:, :-2], (a[2:] - a[:-2]).T))
+        x, y = across, down.T
+        xx, yy, xy = (
+            np.lib.stride_tricks.sliding_window_view(square, (3, 3)).sum((-1, -2)) for square in (x * x, y * y, x * y)
+        )
+        return np.asarray(xx * yy - xy * xy - 0.04 * (xx + yy) ** 2)
+
+    return [image, te.compute((h - 4, w - 4), measure, name="corners")], reference
+
+
+def unsharp(h: int, w: int) -> Made:
+    """An image made sharper: twice of it, less a blur of 7×7 pixels along rows and then down columns."""
+    image, weights = te.placeholder((h, w), name="image"), (0.03, 0.1, 0.22, 0.3, 0.22, 0.1, 0.03)
+    rows = te.compute(
+        (h, w - 6), lambda i, j: sum((image[i, j + k] * f for k, f in enumerate(weights)), start=0.0), name="rows"
+    )
+    blur = te.compute(
+        (h - 6, w - 6), lambda i, j: sum((rows[i + k, j] * f for k, f in enumerate(weights)), start=0.0), name="blur"
+    )
+    out = te.compute((h - 6, w - 6), lambda i, j: image[i + 3, j + 3] * 2.0 - blur[i, j], name="sharp")
+
+    def reference(a: Array) -> Array:
+        parts = np.lib.stride_tricks.sliding_window_view(a.astype("float64"), (7, 7))
+        return np.asarray(2 * a[3:-3, 3:-3] - np.einsum("ijyx,y,x->ij", parts, weights, weights))
+
+    return [image, out], reference
+
+
 PROGRAMS: Mapping[str, Program] = {
     program.name: program
     for program in (
@@ -238,5 +297,7 @@ PROGRAMS: Mapping[str, Program] = {
         Program("batch-statistics", batch_statistics, (32, 64, 56), (3, 5, 7)),
         Program("rope", rope, (2048, 32, 128), (5, 3, 8)),
         Program("running-maximum", running_maximum, (512, 2048), (5, 37)),
+        Program("corners", corners, (1028, 1028), (11, 23)),
+        Program("unsharp", unsharp, (1030, 1030), (13, 29)),
     )
 }

@@ -26,7 +26,6 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Any, Literal
 
-import ml_dtypes
 import numpy as np
 
 from tensorlang.dataclass import dataclass
@@ -57,7 +56,7 @@ class DType:
     @property
     def numpy(self) -> np.dtype[Any]:
         """The NumPy dtype that stores one element."""
-        return np.dtype(getattr(ml_dtypes, self.name)) if self.is_extension else np.dtype(self.name)
+        return _extension(self.name) if self.is_extension else np.dtype(self.name)
 
     @property
     def is_float(self) -> bool:
@@ -96,6 +95,17 @@ TABLE: dict[str, DType] = {
         DType("float64", "float", 64, "double"),
     )
 }
+
+
+@cache
+def _extension(name: str) -> np.dtype[Any]:
+    """What ml_dtypes gives to NumPy; it is imported where it is asked for."""
+    import ml_dtypes
+
+    made: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+    return made
+
+
 _ALIASES = {"int": "int32", "uint": "uint32", "float": "float32", "double": "float64", "half": "float16"} | {
     "e4m3_float8": "float8_e4m3fn", "e5m2_float8": "float8_e5m2"
 }  # fmt: skip
@@ -115,7 +125,9 @@ def _meant(name: object) -> str:
 
 
 def canonical(name: Any) -> str:
-    """Return the tensorlang name of a dtype given as text, NumPy dtype or scalar type."""
+    """Return the tensorlang name of a dtype given as text, NumPy dtype, scalar type or dtype of PyTorch."""
+    if type(name).__module__ == "torch":
+        name = str(name).removeprefix("torch.")
     if isinstance(name, str):
         return info(_ALIASES.get(name, name)).name
     try:
@@ -144,6 +156,8 @@ def at_least_float32(name: str) -> str:
 
 def smallest_float(name: str) -> float:
     """Return the most negative finite value of a float dtype."""
+    import ml_dtypes
+
     return float(ml_dtypes.finfo(info(name).numpy).min)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from llvmlite import binding as llvm
 
 from tensorlang.target.llvm import engine
-from tensorlang.target.llvm.engine import Machine
+from tensorlang.target.llvm.host import Machine
 from tests.profiles import is_optimised
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tensorlang.target.llvm import engine
+from tensorlang.target.llvm.host import Machine
 from tests import profiles
 from tests.llvm_builds import build_quickly
 from tests.profiles import is_optimised
@@ -17,7 +18,7 @@ define i64 @f{n}(i64 %a) {{
   ret i64 %b
 }}
 """
-HOST = engine.Machine("", *engine._native())
+HOST = Machine("", *engine._native())
 
 
 def test_the_others_are_compiled_as_they_stand(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,9 @@ from tensorlang.errors import DefinitionError, TensorlangError
 def load_function(name: str) -> Callable[..., Any]:
     """Return the function of `path/to/file.py:function`; DefinitionError when there is none.
 
-    What it raises, other than errors of tensorlang, becomes a DefinitionError that shows the call. The function itself
-    is its `__wrapped__`.
+    A function of arrays (`@tensorlang.kernel`) is called with shapes, as its `tensors` takes them. What it raises,
+    other than errors of tensorlang, becomes a DefinitionError that shows the call. The function itself is its
+    `__wrapped__`.
     """
     path, _, function = name.rpartition(":")
     if not path or not function:
@@ -28,10 +29,12 @@ def load_function(name: str) -> Callable[..., Any]:
         known = [n for n, v in vars(module).items() if callable(v) and getattr(v, "__module__", "") == module.__name__]
         raise DefinitionError(f"{path} has no function {function!r}; it has: {', '.join(known) or 'none'}")
 
+    of_shapes = getattr(made, "tensors", made)
+
     @functools.wraps(made)
     def call(*args: Any) -> Any:
         try:
-            return made(*args)
+            return of_shapes(*args)
         except TensorlangError:
             raise
         except Exception as error:
@@ -42,7 +45,7 @@ def load_function(name: str) -> Callable[..., Any]:
 
 
 def load_file(path: Path) -> ModuleType:
-    """Import a Python file; DefinitionError when that fails."""
+    """Import a Python file, which finds the modules beside it, as a script does; DefinitionError when that fails."""
     if not path.is_file():
         raise DefinitionError(f"no such file: {path}")
     name = f"tensorlang_operator_{path.stem}"
@@ -51,6 +54,8 @@ def load_file(path: Path) -> ModuleType:
         raise DefinitionError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    if (folder := str(path.resolve().parent)) not in sys.path:
+        sys.path.append(folder)  # behind all others: none of theirs is hidden
     try:
         spec.loader.exec_module(module)
     except TensorlangError:

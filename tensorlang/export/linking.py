@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tensorlang.errors import TargetError
 from tensorlang.target.llvm import engine
+from tensorlang.target.llvm.host import Machine
 
 HOW = "a C compiler (cc), LLVM's ld.lld, or pip install 'tensorlang[export]', which brings one"
 
@@ -75,7 +76,7 @@ def link(
     objects: Path,
     library: Path,
     name: str,
-    machine: engine.Machine,
+    machine: Machine,
     needs: Mapping[str, Sequence[str]],
 ) -> None:
     """Link an object to the shared library `name`, in a file.
@@ -88,7 +89,7 @@ def link(
         _run([*command, *_named(command, name), "-o", str(library), str(objects), *map(str, stubs)])
 
 
-def _stub(command: Sequence[str], folder: Path, name: str, symbols: Sequence[str], machine: engine.Machine) -> Path:
+def _stub(command: Sequence[str], folder: Path, name: str, symbols: Sequence[str], machine: Machine) -> Path:
     text = "\n".join(f"define void @{symbol}() {{ ret void }}" for symbol in symbols)
     source = folder / f"{name}.o"
     source.write_bytes(engine.compile_library([engine.Part(text)], machine, ()))

@@ -13,7 +13,7 @@ from typing import Any
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import RecordError, TargetError, TensorlangError
 from tensorlang.export.metadata import FIRST_KEY, NETWORK
-from tensorlang.export.steps import check_steps
+from tensorlang.export.steps import calls_of, check_steps
 from tensorlang.ir.expr import Buffer
 from tensorlang.ir.stmt import Kernel, Seq
 from tensorlang.names import lookup
@@ -172,7 +172,7 @@ def _proven_network(path: Path, network: Mapping[str, Any]) -> list[Proof]:
     """The schedules of all kernels; RecordError where what they pass on would be lost in between."""
     programs = [_program(kernel["program"]) for kernel in network["kernels"]]
     check_steps(network, programs)
-    stages = {step["kernel"]: step["stage"] for step in reversed(network["steps"])}
+    stages = {step["kernel"]: step["stage"] for step in reversed([*calls_of(network["steps"])])}
     return [
         proof
         for number, (kernel, program) in enumerate(zip(network["kernels"], programs, strict=True))

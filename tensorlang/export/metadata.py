@@ -23,6 +23,8 @@ FIRST_KEY = "tensorlang_abi"
 """The key that metadata begin with, by which they are found in a library."""
 NETWORK = "network"
 """The key of what networks have: kernels, calls, arrays."""
+REPEAT = "repeat"
+"""The key of the arrays of a loop, by which it is told from a call."""
 
 
 class Variant(Protocol):

@@ -6,16 +6,28 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from hashlib import sha256
+from math import prod
 from typing import Any
 
+from tensorlang import dtypes
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import TargetError
-from tensorlang.export.compiling import Call, Compiled, finished
-from tensorlang.export.metadata import FIRST_KEY, NETWORK, Variant, extents, machine_data, program_data, variant_data
+from tensorlang.export import compiling
+from tensorlang.export.compiling import Compiled, finished
+from tensorlang.export.metadata import (
+    FIRST_KEY,
+    NETWORK,
+    REPEAT,
+    Variant,
+    extents,
+    machine_data,
+    program_data,
+    variant_data,
+)
 from tensorlang.ir.expr import Buffer, Const
-from tensorlang.target.llvm.library import chain
 from tensorlang.target.llvm.library.build import Wanted, draft_chain
-from tensorlang.target.llvm.library.chain import SEAL_BYTES, Chain, Place
+from tensorlang.target.llvm.library.calls import ENDLESS, Call, Copy, Loop, Place, Step, Test
+from tensorlang.target.llvm.library.chain import SEAL_BYTES, Chain
 from tensorlang.target.llvm.library.front import ABI
 from tensorlang.te.branches import Guard
 from tensorlang.te.data import to_data
@@ -36,6 +48,11 @@ class Held:
     shape: tuple[int, ...]
     place: Place
 
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        return prod(self.shape) * dtypes.info(self.dtype).bytes
+
 
 @dataclass(frozen=True, slots=True)
 class Use:
@@ -48,6 +65,37 @@ class Use:
     arrays: tuple[str, ...]
     guards: tuple[Guard, ...] = ()
     about: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """Steps that run again and again, with arrays by name.
+
+    As often as `trips` says, while `condition` holds, and then what an iteration leaves in `tells`, if it does. An
+    iteration finds its `number`, that it `goes_on`, and its states. `states` gives for each state the array that it is
+    at first, `following` the one that an iteration makes of it; `last` the state of each array that is made, `rows`
+    what an iteration makes of each array that they are collected in. It runs where all `guards` are as they say.
+    """
+
+    trips: str
+    condition: str
+    number: str
+    goes_on: str
+    tells: str | None
+    states: Mapping[str, str]
+    following: Mapping[str, str]
+    last: Mapping[str, str]
+    rows: Mapping[str, str]
+    steps: Sequence[Use | Repeat]
+    guards: tuple[Guard, ...] = ()
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def arrays(self) -> dict[str, Any]:
+        """The arrays of the loop itself, as data."""
+        words = "trips", "condition", "number", "goes_on", "tells"
+        maps = "states", "following", "last", "rows"
+        return {word: getattr(self, word) for word in words} | {word: dict(getattr(self, word)) for word in maps}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +113,7 @@ class Parts:
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
     kernels: Sequence[Sequence[Variant]]
-    steps: Sequence[Use]
+    steps: Sequence[Use | Repeat]
     arena: int
     weights: bytes
     embedded: bool
@@ -124,7 +172,7 @@ def compiled_network(parts: Parts, threads: str, faces: tuple[str, ...]) -> Comp
     weightless = parts.embedded or not parts.weights
     beside = {} if weightless else {WEIGHTS: WEIGHTS}
     about = f"{parts.name}: a network of tensorlang, {len(parts.steps)} calls of kernels with fixed sizes."
-    call = Call(parts.name, calls.arrays, calls.kernel, beside)
+    call = compiling.Call(parts.name, calls.arrays, calls.kernel, beside)
     return finished(call, made, known, about, files={} if weightless else {WEIGHTS: parts.weights})
 
 
@@ -133,16 +181,42 @@ def _chain(parts: Parts) -> Chain:
     if parts.weights and not parts.embedded:
         shown.append(_buffer(WEIGHTS, "uint8", (len(parts.weights),)))
     written = tuple(name for name in parts.arguments if name in parts.outputs.values())
-    calls = tuple(
-        chain.Call(
-            use.kernel,
-            tuple(parts.arrays[name].place for name in use.arrays),
-            tuple(chain.Test(parts.arrays[g.array].place, g.at, g.holds) for g in use.guards),
-        )
-        for use in parts.steps
+    embedded, steps = parts.weights if parts.embedded else b"", _called(parts.steps, parts.arrays)
+    return Chain(parts.name, tuple(shown), written, steps, parts.arena, parts.weights[:SEAL_BYTES], embedded)
+
+
+def _called(steps: Sequence[Use | Repeat], arrays: Mapping[str, Held]) -> tuple[Step, ...]:
+    """Steps as calls and loops."""
+    made: list[Step] = []
+    for step in steps:
+        tests = tuple(Test(arrays[g.array].place, g.at, g.holds) for g in step.guards)
+        if isinstance(step, Use):
+            made.append(Call(step.kernel, tuple(arrays[name].place for name in step.arrays), tests))
+        else:
+            made.append(_loop(step, arrays, tests))
+    return tuple(made)
+
+
+def _loop(step: Repeat, arrays: Mapping[str, Held], tests: tuple[Test, ...]) -> Loop:
+    def copies(pairs: Mapping[str, str]) -> tuple[Copy, ...]:
+        """To the keys, from what they are of."""
+        found = [(arrays[source], arrays[target]) for target, source in pairs.items()]
+        return tuple(Copy(source.place, target.place, source.size) for source, target in found if source.size)
+
+    return Loop(
+        arrays[step.trips].place,
+        arrays[step.condition].place,
+        min((arrays[name].shape[0] for name in step.rows), default=ENDLESS),
+        arrays[step.number].place,
+        arrays[step.goes_on].place,
+        _called(step.steps, arrays),
+        None if step.tells is None else arrays[step.tells].place,
+        copies(step.states),
+        copies(step.following),
+        copies(step.rows),
+        copies(step.last),
+        tests,
     )
-    embedded = parts.weights if parts.embedded else b""
-    return Chain(parts.name, tuple(shown), written, calls, parts.arena, parts.weights[:SEAL_BYTES], embedded)
 
 
 def _buffer(name: str, dtype: str, shape: Sequence[int]) -> Buffer:
@@ -168,13 +242,12 @@ def _network(parts: Parts) -> dict[str, Any]:
             }
             for variants in parts.kernels
         ],
-        "steps": [
-            {
-                "kernel": use.kernel,
-                "arrays": list(use.arrays),
-                "guards": [[g.array, g.at, g.holds] for g in use.guards],
-                **use.about,
-            }
-            for use in parts.steps
-        ],
+        "steps": [_step(step) for step in parts.steps],
     }
+
+
+def _step(step: Use | Repeat) -> dict[str, Any]:
+    said = {"guards": [[g.array, g.at, g.holds] for g in step.guards], **step.about}
+    if isinstance(step, Use):
+        return {"kernel": step.kernel, "arrays": list(step.arrays), **said}
+    return {REPEAT: step.arrays, "steps": [_step(inner) for inner in step.steps], **said}

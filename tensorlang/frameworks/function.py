@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -18,6 +19,7 @@ from typing import Any, overload
 
 import numpy as np
 
+from tensorlang import dtypes
 from tensorlang.autotune import apply_history_best, task_of
 from tensorlang.autotune import tune as tune_task
 from tensorlang.dataclass import dataclass
@@ -34,6 +36,7 @@ from tensorlang.te.domain import size_var
 from tensorlang.te.operation import PlaceholderOp, Tensor
 
 _MOST_KEYS = 4096
+_SHAPE = re.compile(r"(?P<shape>\d+(x\d+)*)(:(?P<dtype>\w+))?")
 
 
 @overload
@@ -169,6 +172,14 @@ class ArrayFunction:
         for known in (self._known, self._operators, self._functions):
             known.clear()
         return result
+
+    def tensors(self, *args: Any) -> list[Tensor]:
+        """The tensors of the program, inputs first, for arrays by their shapes, as a command line gives them.
+
+        "64x32" is an array of float32, "64:int8" one of int8 with one dimension; any other argument is as it is.
+        """
+        arrays = [_like(x) for x in args]
+        return [t for t in self.program(self._bound(tuple(arrays), {})).arguments if isinstance(t, Tensor)]
 
     def export(self, path: str | Path, *args: Any, **how: Any) -> Any:
         """Write the kernel for arguments like these to files; `how` as in `Executable.export`."""
@@ -306,6 +317,16 @@ class ArrayFunction:
         with nullcontext() if self._log is None or not Path(self._log).exists() else apply_history_best(self._log):
             return build(tensors, tensors, self._target, name=self.__name__, schedule="auto")
 
+    def __getattr__(self, name: str) -> Any:
+        """Say where a kernel's attributes are: there is a kernel for each kind of arguments."""
+        if hasattr(Executable, name) and not name.startswith("_"):
+            own = self.__dict__.get("__name__", "function")
+            raise AttributeError(
+                f"{own} is a function of arrays, with a kernel for each kind of them: that has {name}, "
+                f"as {own}.executable({', '.join(self.__dict__.get('_names', ()))}).{name}"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     @property
     def target(self) -> Target:
         """What kernels are built for."""
@@ -313,6 +334,14 @@ class ArrayFunction:
 
     def __repr__(self) -> str:
         return f"tensorlang.kernel({self.__name__}{self._signature}, {len(self._programs)} built)"
+
+
+def _like(value: Any) -> Any:
+    """An array of a shape that is written out; any other value as it is."""
+    found = _SHAPE.fullmatch(value) if isinstance(value, str) else None
+    if found is None or not (found["dtype"] or "x" in value):
+        return value
+    return _Like(tuple(map(int, found["shape"].split("x"))), np.dtype(dtypes.info(found["dtype"] or "float32").numpy))
 
 
 def _number(extent: Any, is_open: bool) -> int | None:

@@ -18,6 +18,8 @@ from tensorlang.runtime import openmp
 from tensorlang.runtime.cache import cached
 from tensorlang.runtime.executable import Executable
 from tensorlang.target.llvm import engine
+from tensorlang.target.llvm.host import fingerprint
+from tensorlang.target.llvm.image import Library
 from tensorlang.target.llvm.library.build import Wanted, draft
 from tensorlang.target.spec import Target
 from tensorlang.te.operation import Tensor
@@ -176,9 +178,9 @@ def _handler(kernel: Executable) -> Any:
     known = openmp.addresses(kernel.target.cores) if team else {}
     key = (kernel_text(origin.kernel), *(m.text() for m in made.modules), str(arrays), str(team))  # type: ignore[union-attr]
 
-    def load(code: bytes) -> engine.Library:
+    def load(code: bytes) -> Library:
         return engine.load(code, [f"{name}_xla"], known)
 
-    library = cached((*key, engine.fingerprint(made.machine)), lambda: made.compile("{}"), load)
+    library = cached((*key, fingerprint(made.machine)), lambda: made.compile("{}"), load)
     _kept.append(library)
     return jax().ffi.pycapsule(ctypes.CFUNCTYPE(None)(library.addresses[f"{name}_xla"]))

@@ -96,6 +96,17 @@ class ForeignFunctions:
         called = f"{function.__module__.replace('numpy', 'np', 1)}.{name}"
         _refuse(f"{called} computes arrays, not expressions of a program; {f'use {use}' if use else _UNKNOWN}")
 
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), options: Any = None) -> NoReturn:
+        name = getattr(function, "__name__", "").strip("_")
+        numpy = _OF_TORCH.get(name, name)
+        known = _IN_TE.get(numpy) or (numpy if has("te", numpy) else "")
+        use = _OF_ARRAYS.get(numpy) or (f"te.{known}" if known else f"topi.{name}" if has("topi", name) else "")
+        use = f"use {use}" if use else _UNKNOWN
+        if any(type(x).__module__.partition(".")[0] == "torch" for x in args):
+            use = "declare the tensor as te.placeholder(shape), and give it to the function that build returns"
+        _refuse(f"torch.{name} computes tensors of PyTorch, not expressions of a program; {use}")
+
     def __float__(self) -> NoReturn:
         _refuse_math()
         _refuse("a float is wanted, and this is an expression, without a value yet; .astype('float32') converts it")
@@ -158,6 +169,8 @@ class ForeignFunctions:
 
 
 _UNKNOWN = "write it with the functions of te"
+_OF_TORCH = {"abs": "absolute", "acos": "arccos", "asin": "arcsin", "atan": "arctan", "round": "rint", "clamp": "clip"}
+"""Function of torch -> the function of NumPy that does the same, where it has another name."""
 _OF_MATH = {"fabs": "abs", "pow": "power"}
 """Function of math -> the function of te, where it has another name."""
 _OVER_AXES = {
@@ -169,8 +182,14 @@ _OVER_AXES = {
 
 def in_place_of(value: object) -> str:
     """What to write in place of a value that is no expression."""
-    if isinstance(value, np.ndarray):
-        return f"declare the array as te.placeholder({value.shape}), and give it to the function that build returns"
+    if isinstance(value, np.ndarray) or type(value).__module__ == "torch":
+        shape = tuple(getattr(value, "shape", ()))
+        return f"declare the array as te.placeholder({shape}), and give it to the function that build returns"
+    if isinstance(value, slice):
+        return (
+            "each dimension has an index: te.sum(A[i, k], axis=k) goes over k = te.reduce_axis((0, n)), and "
+            "topi.strided_slice takes a part of a tensor"
+        )
     if isinstance(value, str) and value.isidentifier():
         return f"te.var({value!r}) is a size of that name, te.const(1, 'float32') a number"
     return "expressions are made of numbers, axes and elements, as in A[i] * 2 + i"

@@ -123,7 +123,7 @@ def _over_parts(stmt: Stmt, parts: _Parts) -> Stmt:
         case AtomicUpdate():
             return replace(stmt, index=tuple(map(whole, stmt.index)), value=whole(stmt.value))
         case Prefetch():
-            return Prefetch(stmt.buffer, tuple(map(whole, stmt.index)))
+            return replace(stmt, index=tuple(map(whole, stmt.index)))
         case If():
             return replace(stmt, cond=whole(stmt.cond))
         case Let():

@@ -71,7 +71,8 @@ def _lines(stmt: Stmt) -> Iterator[str]:
         case Store() | AtomicUpdate():
             yield _store_text(stmt)
         case Prefetch():
-            yield f"prefetch {_element(stmt.buffer, stmt.index)}"
+            where = "" if stmt.level == 1 else f" into cache {stmt.level}"
+            yield f"prefetch {_element(stmt.buffer, stmt.index)}{where}"
         case If():
             yield f"if {stmt.cond}:"
             yield from _indent(stmt.then)

@@ -78,10 +78,11 @@ class AtomicUpdate:
 
 @dataclass(frozen=True, slots=True)
 class Prefetch:
-    """Bring an element closer to the CPU. It changes no value, and may lie outside the buffer."""
+    """Bring an element closer to the CPU, into its cache of a `level`. It changes no value, and may lie outside."""
 
     buffer: Buffer
     index: tuple[Expr, ...]
+    level: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -496,7 +497,7 @@ def map_exprs(stmt: Stmt, function: Callable[[Expr], Expr]) -> Stmt:
                 index, runs = tuple([function(i) for i in s.index]), map_runs(s.runs, function)
                 return replace(s, index=index, value=function(s.value), runs=runs)
             case Prefetch():
-                return Prefetch(s.buffer, tuple(function(i) for i in s.index))
+                return replace(s, index=tuple(function(i) for i in s.index))
             case CallMachine():
                 views = (View(v.buffer, tuple(function(i) for i in v.index), v.dims, v.steps) for v in s.views)
                 accumulates = None if s.accumulates is None else function(s.accumulates)

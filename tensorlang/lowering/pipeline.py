@@ -39,6 +39,7 @@ from tensorlang.lowering.passes.hoist_tests import hoist_tests
 from tensorlang.lowering.passes.interleave import interleave
 from tensorlang.lowering.passes.peel_prologue import peel_prologue
 from tensorlang.lowering.passes.pragmas import unroll_as_asked
+from tensorlang.lowering.passes.prefetch_once import prefetch_once
 from tensorlang.lowering.passes.unfuse import unfuse
 from tensorlang.lowering.passes.unroll import unroll, unroll_bounds, unroll_tails
 from tensorlang.lowering.passes.vector_tails import vector_tails
@@ -75,6 +76,7 @@ LOOP_PASSES: tuple[Pass[Kernel], ...] = (
 COPY_PASSES: tuple[Pass[Kernel], ...] = (
     ("unroll", unroll),
     ("clean", simplify_kernel),
+    ("prefetch_once", prefetch_once),
 )
 CPU_PASSES = (*LOOP_PASSES, *COPY_PASSES)
 DEVICE_LOOP_PASSES: tuple[Pass[Kernel], ...] = (

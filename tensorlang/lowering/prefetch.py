@@ -27,7 +27,7 @@ def prefetches(plan: PrefetchPlan, values: Mapping[str, Expr], storage: Storage)
         loops.append((var, simple(binary("floordiv", binary("add", size, step - 1), step))))
         index.append(simple(binary("add", base, binary("mul", var, step))))
     place, local = storage.place(plan.array, tuple(index), values, {})
-    body: Stmt = Prefetch(place, local)
+    body: Stmt = Prefetch(place, local, plan.level)
     for var, count in reversed(loops):
         body = For(var, Const(0, INDEX), count, LoopKind.SERIAL, body)
     return body

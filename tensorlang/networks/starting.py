@@ -15,9 +15,9 @@ import os
 import pickle
 import sys
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import accumulate
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,6 +40,7 @@ from tensorlang.runtime.pace import steady
 from tensorlang.target import parse
 from tensorlang.target.backend import backend
 from tensorlang.target.detect import machine_options
+from tensorlang.target.llvm.host import Machine, fingerprint
 from tensorlang.target.spec import Target
 
 if TYPE_CHECKING:
@@ -88,12 +89,10 @@ def compile_model(
         return _with_vendor(model, parse(target), progress, numerics, how, vendor)
     if not isinstance(model, str | os.PathLike) or not _may_be_kept():
         return _compiled(model, parse(target), progress, numerics, how)
-    with ThreadPoolExecutor(1, "tensorlang-digest") as beside:  # while LLVM is imported
-        digest = beside.submit(_digest, Path(model))
-        machine = parse(target)
-        if not machine.can.native:
-            return _compiled(model, machine, progress, numerics, how)
-        return _started(_File(Path(model), digest, how), machine, progress, numerics)
+    machine = parse(target)
+    if not machine.can.native:
+        return _compiled(model, machine, progress, numerics, how)
+    return _started(_File(Path(model), _digest(Path(model)), how), machine, progress, numerics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,13 +197,8 @@ class _File:
     """A model in a file with its digest, and what is told of it."""
 
     path: Path
-    hashed: Future[str]
+    digest: str
     how: _Reading
-
-    @property
-    def digest(self) -> str:
-        """The digest of its content."""
-        return self.hashed.result()
 
 
 def _started(file: _File, machine: Target, progress: Progress | None, numerics: str) -> Model:
@@ -250,9 +244,7 @@ def _digest(path: Path) -> str:
 
 
 def _key(digest: str, said: list[Any], machine: Target, numerics: str) -> tuple[str, ...]:
-    from tensorlang.target.llvm import engine
-
-    code = engine.fingerprint(engine.Machine(*machine_options(machine)))
+    code = fingerprint(Machine(*machine_options(machine)))
     parts = [numerics, said, machine.to_json(), {name: str(config.get(name)) for name in _SETTINGS}]  # type: ignore[call-overload]
     store = _files(config.get("store"), ".jsonl")
     package = _files(Path(__file__).parents[1], ".py")
@@ -320,11 +312,13 @@ def _restored(found: bytes, key: tuple[str, ...], machine: Target) -> Model:
         if mapped is None or len(mapped.content) != sum(kept.parts):
             raise _Unusable
         weights = {name: _weight(mapped.content, *place) for name, place in kept.weights.items()}
-        with ThreadPoolExecutor(1) as beside:  # the digest is of a hundred megabytes, and lets others run
-            whole = beside.submit(_are_whole, mapped, kept)
-            runs = [_unpacked(packed, machine) for packed in kept.kernels]
-            if not whole.result():
-                raise _Unusable
+        whole = list[bool]()
+        beside = Thread(target=lambda: whole.append(_are_whole(mapped, kept)))
+        beside.start()  # it looks at a hundred megabytes, and lets others run
+        runs = [_unpacked(packed, machine) for packed in kept.kernels]
+        beside.join()
+        if whole != [True]:
+            raise _Unusable
     except _Unusable:
         raise
     except Exception as error:  # whatever is wrong with it, it can be made again

@@ -169,7 +169,7 @@ def _convolution(program: Program, op: Operation, weights: Mapping[str, Array]) 
     _, high, wide, inputs = (extent_of(extent) or 0 for extent in windows.data.buffer.shape)
     top, left = places
     padding = top, left, rows + WINDOW - 1 - top - high, columns + WINDOW - 1 - left - wide
-    if min(padding) < 0 or not n * inputs:
+    if min(padding) < 0 or not n * inputs or inputs != windows.extents[c]:  # of some channels of larger data
         return None
     layer = Layer(n, rows, columns, inputs, outputs)
     return _Convolution(op, windows.data, weight.buffer.name, tuple(terms[axis] for axis in wanted), padding, layer)

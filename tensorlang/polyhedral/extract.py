@@ -8,7 +8,8 @@ from typing import TypeAlias
 
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError
-from tensorlang.ir.expr import Expr, Load, Select, Unary, binary, to_text
+from tensorlang.ir.expr import Const, Expr, Load, Select, Unary, binary, to_text
+from tensorlang.ir.simplify import simplify
 from tensorlang.polyhedral import isl
 from tensorlang.polyhedral.affine_text import Namer, conditions_text, dims, index_text, is_visible
 from tensorlang.polyhedral.ordered import sources
@@ -248,5 +249,14 @@ class _Bounds:
         return (
             f"{self.op.name} {word} {to_text(load)} outside {load.buffer.name} of shape ({shape}), "
             f"for instance at {at or 'its only point'}{f' with {sizes}' if sizes else ''}; "
-            f"guard {guard}, or change the extents{in_place(self.op, load.buffer.name)}"
+            f"guard {guard}, or change the extents{in_place(self.op, load.buffer.name)}{_from_the_end(load)}"
         )
+
+
+def _from_the_end(load: Load) -> str:
+    """What a negative index may have meant."""
+    if not any(isinstance(i, Const) and i.value < 0 for i in load.index):
+        return ""
+    parts = zip(load.index, load.buffer.shape, strict=True)
+    meant = (simplify(binary("add", n, i)) if isinstance(i, Const) and i.value < 0 else i for i, n in parts)
+    return f"; no index counts from the end: that is {load.buffer.name}[{', '.join(map(to_text, meant))}]"

@@ -12,7 +12,6 @@ import contextlib
 import hashlib
 import os
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -172,6 +171,8 @@ def _write(key: str, payload: bytes) -> None:
 
 def _put(file: Path, content: Sequence[bytes | memoryview]) -> bool:
     """Write a file in pieces, whole or not at all; whether it was."""
+    import tempfile  # what only reads does without it
+
     try:
         handle, name = tempfile.mkstemp(dir=file.parent, suffix=".tmp")
     except OSError:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +50,9 @@ class ClassicModule:
         if path.suffix not in _LIBRARIES:
             raise TargetError(f"export_library writes {', '.join(_LIBRARIES)}, got {path.name}")
         kernel: Any = self
+        import shutil
+        import tempfile
+
         with tempfile.TemporaryDirectory() as folder:
             name = (
                 f"{MAIN}_" if kernel.entry_name == MAIN else kernel.entry_name

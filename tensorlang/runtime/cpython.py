@@ -40,7 +40,6 @@ _FUNCTIONS = (
 )
 STATUS = object()
 """The first of two arguments with which machine code passes on a status: it is in no other hands."""
-_NUMBERS = {d.name: ctypes.c_int(d.numpy.num) for d in dtypes.TABLE.values() if d.is_extension}
 
 
 class MethodDef(ctypes.Structure):
@@ -92,8 +91,18 @@ def addresses() -> dict[str, int]:
         "tensorlang_none": id(None),
         "tensorlang_int": id(int),
         "tensorlang_status": id(STATUS),
-        **{number_symbol(name): ctypes.addressof(number) for name, number in _NUMBERS.items()},
     }
+
+
+@cache
+def numbers() -> dict[str, int]:
+    """Addresses of the numbers that NumPy has given to dtypes of ml_dtypes in this process, by symbol."""
+    return {number_symbol(name): ctypes.addressof(number) for name, number in _numbers().items()}
+
+
+@cache
+def _numbers() -> dict[str, ctypes.c_int]:
+    return {d.name: ctypes.c_int(d.numpy.num) for d in dtypes.TABLE.values() if d.is_extension}
 
 
 def number_symbol(dtype: str) -> str:

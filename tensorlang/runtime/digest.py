@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -76,6 +75,8 @@ def _read(file: int, begin: int) -> Bytes:
 
 
 def _digest(pieces: Sequence[Callable[[], Bytes]]) -> str:
+    from concurrent.futures import ThreadPoolExecutor  # what is remembered is looked up without it
+
     whole = sha256()
     with ThreadPoolExecutor(max(1, min(available_cores(), _MOST_THREADS, len(pieces)))) as threads:
         for part in threads.map(lambda piece: sha256(piece()).digest(), pieces):

@@ -2,13 +2,16 @@
 
 A library puts a capsule with C functions at its tensor type (`__dlpack_c_exchange_api__`, DLPack 1.3); one of them
 describes a tensor as a DLTensor, without a Python object between. Compiled code finds the functions in `TYPES`, and the
-NumPy dtype of each DLPack dtype in `DTYPES`; `READER` holds the function that reads both, once there is one.
+NumPy dtype of each DLPack dtype in `_dtypes`; `READER` holds the function that reads both, once there is one.
 """
 
 from __future__ import annotations
 
 import ctypes
+from functools import cache
 from typing import Any
+
+import numpy as np
 
 from tensorlang import dtypes
 
@@ -55,30 +58,42 @@ def key_of(d: dtypes.DType) -> int:
     return _OWN_CODES.get(d.name, _CODES[d.kind]) | 8 * d.bytes << 8 | 1 << 16
 
 
-_HELD = {d.name: d.numpy for d in dtypes.TABLE.values()}
 KEYS = {key_of(d): d.name for d in dtypes.TABLE.values()}
 """The dtypes by the 32 bits that DLPack writes."""
-_ROWS = [_DType(key_of(dtypes.TABLE[n]), _HELD[n].itemsize - 1, id(_HELD[n])) for n in dict.fromkeys((*_USUAL, *_HELD))]
-DTYPES = (_DType * (len(_ROWS) + 1))(*_ROWS)
-"""Ends with a row of zeros, as `TYPES` does."""
 TYPES = (_Type * (_MOST_TYPES + 1))()
+"""Ends with a row of zeros."""
 READER = ctypes.c_void_p()
 _known: dict[type, object] = {}
 _requires_grad = "requires_grad"
 
 
 def addresses() -> dict[str, int]:
-    """Addresses of the tables, the cell of the reader and the objects that it uses, by symbol."""
-    return _ADDRESSES
+    """The address of the cell of the reader, by its symbol."""
+    return {"tensorlang_reader": ctypes.addressof(READER)}
 
 
-_ADDRESSES = {
-    "tensorlang_reader": ctypes.addressof(READER),
-    "tensorlang_types": ctypes.addressof(TYPES),
-    "tensorlang_dtypes": ctypes.addressof(DTYPES),
-    "tensorlang_requires_grad": id(_requires_grad),
-    "tensorlang_false": id(False),
-}
+@cache
+def tables() -> dict[str, int]:
+    """Addresses of the tables and the objects that the reader uses, by symbol."""
+    return {
+        "tensorlang_types": ctypes.addressof(TYPES),
+        "tensorlang_dtypes": ctypes.addressof(_dtypes()),
+        "tensorlang_requires_grad": id(_requires_grad),
+        "tensorlang_false": id(False),
+    }
+
+
+@cache
+def _dtypes() -> ctypes.Array[_DType]:
+    """The rows of all dtypes, those that are met most first; ends with a row of zeros."""
+    _held.update({d.name: d.numpy for d in dtypes.TABLE.values()})
+    names = dict.fromkeys((*_USUAL, *_held))
+    rows = [_DType(key_of(dtypes.TABLE[n]), _held[n].itemsize - 1, id(_held[n])) for n in names]
+    return (_DType * (len(rows) + 1))(*rows)
+
+
+_held: dict[str, np.dtype[Any]] = {}
+"""What rows have the addresses of."""
 
 
 def offers(kind: type) -> bool:

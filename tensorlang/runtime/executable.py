@@ -21,7 +21,6 @@ from tensorlang.runtime.device_arrays import CheckedArray
 from tensorlang.runtime.facts import FactCheck
 from tensorlang.runtime.memory import Memory, MemoryOf
 from tensorlang.runtime.opaque import opaque
-from tensorlang.runtime.page import executable_html
 from tensorlang.runtime.returning import Returned
 from tensorlang.runtime.timer import Stopwatch, TimeEvaluator, host_clock
 from tensorlang.target.spec import Target
@@ -273,6 +272,8 @@ class Executable(ClassicModule, Explained):
         """What a notebook shows: arguments, loops, the assembly with its hottest loop marked, and the roofline of the
         last profile.
         """
+        from tensorlang.runtime.page import executable_html
+
         return executable_html(self, self._profiled.roofline if self._profiled else "")
 
     def __repr__(self) -> str:

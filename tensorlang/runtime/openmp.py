@@ -82,7 +82,7 @@ def _find() -> tuple[str, bool]:
     if maps.exists():
         for line in maps.read_text().splitlines():
             path = line.split(" ")[-1]
-            if Path(path).name.startswith("libgomp"):
+            if "libgomp" in path and Path(path).name.startswith("libgomp"):
                 return path, True
     for folder, root in product(_FOLDERS, sys.path):
         for file in sorted(Path(root, folder).glob("libgomp*.so*")):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any, TypeAlias
+
+import numpy as np
 
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import ArgumentError
@@ -20,12 +21,12 @@ class Timing:
     @property
     def mean(self) -> float:
         """The arithmetic mean of the results."""
-        return statistics.fmean(self.results)
+        return float(np.mean(self.results))
 
     @property
     def median(self) -> float:
         """The median of the results."""
-        return statistics.median(self.results)
+        return float(np.median(self.results))
 
     @property
     def min(self) -> float:
@@ -40,7 +41,7 @@ class Timing:
     @property
     def std(self) -> float:
         """The standard deviation of the results around their mean."""
-        return statistics.pstdev(self.results)
+        return float(np.std(self.results))
 
     def __str__(self) -> str:
         names = ("mean", "median", "min", "max", "std")

@@ -278,10 +278,11 @@ class Stage(ClassicStage, StorageSteps):
         offset: int,
         along: AxisLike | None = None,
         shared: AxisLike | None = None,
+        level: int = 1,
     ) -> None:
         """Prefetch what the iteration `offset` later of a loop reads of a tensor. See Prefetch."""
-        loops = ["" if loop is None else str(loop) for loop in (along, shared)]
-        self.schedule.apply(p.Prefetch(self.name, self.schedule.buffer_of(tensor), str(var), whole(offset), *loops))
+        array, loops = self.schedule.buffer_of(tensor), ["" if loop is None else str(loop) for loop in (along, shared)]
+        self.schedule.apply(p.Prefetch(self.name, array, str(var), whole(offset), loops[0], loops[1], level))
 
     def atomic(self) -> None:
         """Update elements atomically, so that threads may share a reduction. See Atomic."""

@@ -67,7 +67,7 @@ class Tensorized:
 class Prefetched:
     """In each iteration of the loop `axis`, what is read of `tensor` there `offset` iterations of `along` later.
 
-    The iterations of the loop `shared`, if any, each prefetch a part of it.
+    The iterations of the loop `shared`, if any, each prefetch a part of it. `level`: into which cache.
     """
 
     tensor: str
@@ -75,6 +75,7 @@ class Prefetched:
     offset: int
     along: str
     shared: str
+    level: int = 1
 
     def renamed(self, names: Mapping[str, str]) -> Prefetched:
         """With other names of loops."""

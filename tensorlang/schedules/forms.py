@@ -12,7 +12,8 @@ from tensorlang.schedules.cpu.passes import pass_forms
 from tensorlang.schedules.cpu.producers import anchor_of
 from tensorlang.schedules.cpu.product import product_forms
 from tensorlang.schedules.cpu.reductions import lane_forms, runs_along_rows
-from tensorlang.schedules.cpu.reuse import is_used_again, reuse_forms
+from tensorlang.schedules.cpu.reuse import is_used_again, reuse_forms, slides
+from tensorlang.schedules.cpu.rings import ring_forms
 from tensorlang.schedules.cpu.rows import row_forms
 from tensorlang.schedules.cpu.windows import rows_come_first, window_forms
 from tensorlang.schedules.cpu.winograd import winograd_forms
@@ -47,7 +48,9 @@ def forms_of(target: Target, group: Group) -> tuple[Form, ...]:
         return tuple(form for rule in _GPU for form in rule(target, group))
     if group.parts:
         return (*pass_forms(target, group), *row_forms(target, group))
-    return tuple(_of_reduction(target, group) if group.main.reduce else elementwise_forms(target, group))
+    if group.main.reduce:
+        return tuple(_of_reduction(target, group))
+    return (*ring_forms(target, group), *elementwise_forms(target, group))
 
 
 def _of_reduction(target: Target, group: Group) -> list[Form]:
@@ -67,7 +70,8 @@ def _of_reduction(target: Target, group: Group) -> list[Form]:
         others = [*reuse_forms(target, group), *dot_forms(target, group)]
         return [*others[:1], *windows, *others[1:]] if rows_come_first(target, group) else [*windows, *others]
     reuse, lanes, dots = (rule(target, group) for rule in (reuse_forms, lane_forms, dot_forms))
-    if is_used_again(main, target.lanes(main.bits)):
+    width = target.lanes(main.bits)
+    if is_used_again(main, width) or slides(main, width):
         return [*dots, *reuse] if sums_lie_apart(main) or uses_few(main) else [*reuse, *dots]
     return [*dots, *lanes, *reuse] if sums_lie_apart(main) or len(main.reads) > 1 else [*lanes, *dots, *reuse]
 

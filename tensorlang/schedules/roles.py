@@ -67,8 +67,8 @@ class Roles:
         return found[-1] if found else None
 
     @property
-    def windows(self) -> tuple[str, ...]:
-        """Short axes of the reduction that slide along an axis of the tile."""
+    def sliding(self) -> tuple[str, ...]:
+        """Axes of the reduction that slide along an axis of the tile."""
         tile = {self.vector, self.rows, self.deep}
         found = {
             axis
@@ -76,9 +76,14 @@ class Roles:
             for terms in access.dims
             if tile & {other for other, _ in terms}
             for axis, _ in terms
-            if axis in self.stage.reduce and self.extent(axis) <= SMALL_WINDOW
+            if axis in self.stage.reduce
         }
         return tuple(axis for axis in self.steps if axis in found)
+
+    @property
+    def windows(self) -> tuple[str, ...]:
+        """The short ones of these, which may be written out."""
+        return tuple(axis for axis in self.sliding if self.extent(axis) <= SMALL_WINDOW)
 
 
 def roles_of(stage: Stage, vector: str) -> Roles | None:

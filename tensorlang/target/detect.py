@@ -66,9 +66,9 @@ def parse(text: str | Target | None = None) -> Target:
 @cache
 def host_cpu() -> Cpu:
     """This machine's CPU, as LLVM reports it."""
-    from tensorlang.target.llvm.engine import host
+    from tensorlang.target.llvm.host import this_cpu
 
-    name, features = host()
+    name, features = this_cpu()
     return Cpu(name, _host_architecture(), features)
 
 

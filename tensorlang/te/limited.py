@@ -21,18 +21,19 @@ def limited(
 
     An axis of data that is added to an index has at most one round more than the dimension that it indexes: the round
     behind the last reads outside, which a kernel tells. Only what every round reads tells so; where not all are made
-    (not `is_whole`), nothing is taken from the axis, and what is added must not be below 0, which is what is wrong:
-    all rounds are to be made then, of which the first reads outside. DefinitionError where an axis is added to no such
-    index.
+    (not `is_whole`), nothing is taken from the axis, and the first round must not be below 0, nor the last behind the
+    dimension, which is what is wrong: all rounds are to be made then, of which one reads outside. DefinitionError where
+    an axis is added to no such index.
     """
     ends = {axis.name: axis.lower + _wide(axis.extent) for axis in axes if _is_of_data(axis)}
     places = {axis.name: _indexed(axis, sources, is_whole) for axis in axes if axis.name in ends}
     found = tuple(
         replace(axis, extent=places[axis.name][1] + 1, declared=axis) if axis.name in ends else axis for axis in axes
     )
-    begins = [_without(places[axis.name][0], axis.var) for axis in axes if axis.name in ends]
-    below = [binary("lt", begin, Const(0, begin.dtype)) for begin in begins if not isinstance(begin, Const)]
-    return found, [binary("lt", axis.var, ends[axis.name]) for axis in found if axis.name in ends], below
+    begins = {axis.name: _without(places[axis.name][0], axis.var) for axis in axes if axis.name in ends}
+    wrong = [binary("lt", begin, Const(0, begin.dtype)) for begin in begins.values() if not isinstance(begin, Const)]
+    wrong += [binary("gt", _wide(begin) + ends[name], _wide(places[name][1])) for name, begin in begins.items()]
+    return found, [binary("lt", axis.var, ends[axis.name]) for axis in found if axis.name in ends], wrong
 
 
 def _is_of_data(axis: Axis) -> bool:

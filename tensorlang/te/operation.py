@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import field
 from functools import lru_cache
-from typing import Any, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -161,6 +161,16 @@ class TensorSlice(ExprOperators):
 
     def __getitem__(self, index: Any) -> Any:
         return self.tensor[self.index + (index if isinstance(index, tuple) else (index,))]
+
+    if not TYPE_CHECKING:  # a type checker knows what there is
+
+        def __getattr__(self, name: str) -> Any:
+            known, own = [*map(str, self.index)], self.tensor.name
+            whole = ", ".join([*known, *"klmnop"[: self.tensor.ndim - len(known)]])
+            raise AttributeError(
+                f"{own}[{', '.join(known)}] waits for the rest of its index, and has no {name!r}; "
+                f"te.sum({own}[{whole}], axis=k) is a sum over k = te.reduce_axis((0, n)), so are te.max and te.min"
+            )
 
     def as_expr(self) -> Expr:
         return Read.checked(self.tensor, self.index)

@@ -133,7 +133,7 @@ def _reduce(reducer: Reducer, sources: tuple[Expr, ...], axis: Any, where: Any, 
     _check_axes(reducer.name, axes)
     axes, renamed = _apart(axes)
     sources = tuple(rewrite(source, renamed) for source in sources)
-    axes, ends, below = limited(axes, sources, is_whole=where is None)
+    axes, ends, wrong = limited(axes, sources, is_whole=where is None)
     sources = tuple(rewrite(source, _own_variables(axes)) for source in sources)
     for source in sources:
         if any(isinstance(node, Reduce) for node in distinct(source)):
@@ -147,7 +147,7 @@ def _reduce(reducer: Reducer, sources: tuple[Expr, ...], axis: Any, where: Any, 
         raise DefinitionError(f"where= of {reducer.name} must be a condition, got {condition}", caller())
     if ends:
         if condition is not None:
-            ends.append(rewrite(reduce(partial(binary, "or"), below, condition), _own_variables(axes)))
+            ends.append(rewrite(reduce(partial(binary, "or"), wrong, condition), _own_variables(axes)))
         condition = reduce(partial(binary, "and"), ends)
     start = () if init is None else _start(reducer, sources, init, {a.name for a in axes})
     return tuple(Reduce(reducer, sources, axes, condition, n, source.dtype, start) for n, source in enumerate(sources))

@@ -264,7 +264,11 @@ class _Drawing:
         if not reads:
             return ()
         along, shared = self.pick(["", *leaves]), self.pick(["", "", *leaves])
-        return (p.Prefetch(stage, self.pick(reads), self.pick(leaves), self.below(4) - 1, along, shared),)
+        return (
+            p.Prefetch(
+                stage, self.pick(reads), self.pick(leaves), self.below(4) - 1, along, shared, self.pick((1, 1, 2))
+            ),
+        )
 
     def pragma(self, stage: str, leaves: Sequence[str]) -> Steps:
         word, value = self.pick(PRAGMAS)

@@ -9,7 +9,16 @@ from tensorlang.errors import DefinitionError
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.checked import checked
-from tensorlang.topi.nbits import LANES, WORD, NbitsWeights, QuantizedBlocks, code_of, quantize_blocks, under_scales
+from tensorlang.topi.nbits import (
+    LANES,
+    WORD,
+    NbitsWeights,
+    QuantizedBlocks,
+    code_of,
+    data_shares,
+    quantize_blocks,
+    under_scales,
+)
 
 
 @checked
@@ -57,9 +66,11 @@ def experts_nbits(
         name=f"{name}_dots",
     )
 
+    shares = data_shares(rows, form, name)
+
     def term(i: Any, e: Any, q: Any, r: Any, lane: Any) -> Any:
-        total, scale = rows.sums[i + r, b], rows.scales[i + r, b]
-        return te.sum(under_scales(weights, panel(i, e, q), b, lane, dots[i, e, q, r, b, lane], total, scale), axis=b)
+        dot, place = dots[i, e, q, r, b, lane], (panel(i, e, q), b, lane)
+        return te.sum(under_scales(weights, place, dot, rows.at(i + r, b, shares)), axis=b)
 
     sums = te.compute((m, top, panels, 1, LANES), term, name=f"{name}_sums")
     made: Tensor = te.compute((m, top, panels * LANES), lambda i, e, j: sums[i, e, j // LANES, 0, j % LANES], name=name)

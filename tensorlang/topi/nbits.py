@@ -50,6 +50,15 @@ class NbitsWeights:
 
 
 @dataclass(frozen=True, slots=True)
+class DataBlock:
+    """The numbers of a block of data: the sum of its codes, its scale, and its part of `data_shares`."""
+
+    total: Any
+    scale: Any
+    share: Any
+
+
+@dataclass(frozen=True, slots=True)
 class QuantizedBlocks:
     """Rows of bytes, block by block: `codes` int8[m, k / block, block / 4, 4], `scales` float32[m, k / block].
 
@@ -59,6 +68,10 @@ class QuantizedBlocks:
     codes: Tensor
     scales: Tensor
     sums: Tensor
+
+    def at(self, i: Any, block: Any, shares: Tensor | None) -> DataBlock:
+        """A block of a row, with its element of `shares`."""
+        return DataBlock(self.sums[i, block], self.scales[i, block], None if shares is None else shares[i, block])
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,23 +355,40 @@ def matmul_nbits(data: Tensor | QuantizedBlocks, weights: NbitsWeights, name: st
         name=f"{name}_dots",
     )
 
+    shares = data_shares(rows, form, name)
+
     def term(i: Any, q: Any, lane: Any) -> Any:
-        return te.sum(
-            under_scales(weights, q, b, lane, dots[i, q, b, lane], rows.sums[i, b], rows.scales[i, b]), axis=b
-        )
+        return te.sum(under_scales(weights, (q, b, lane), dots[i, q, b, lane], rows.at(i, b, shares)), axis=b)
 
     sums = te.compute((m, panels, LANES), term, name=f"{name}_sums")
     made: Tensor = te.compute((m, weights.n), lambda i, j: sums[i, j // LANES, j % LANES], name=name)
     return made
 
 
-def under_scales(weights: NbitsWeights, q: Any, b: Any, lane: Any, dot: Any, total: Any, scale: Any) -> Any:
-    """What a block adds to a product: its sum of products `dot`, of data with a sum `total` and a scale."""
-    form = weights.form
+def data_shares(rows: QuantizedBlocks, form: BlockFormat, name: str) -> Tensor | None:
+    """What a block of data adds to products with all rows of weights: for their zero point, or times their offset.
+
+    Made once, ahead: products by panels would make it again for each of them.
+    """
+    if form.offset is not None:
+        return te.compute(
+            rows.sums.shape, lambda i, g: rows.sums[i, g].astype("float32") * rows.scales[i, g], name=f"{name}_shares"
+        )
+    if form.zero and "zero_point" not in form.fields:
+        return te.compute(rows.sums.shape, lambda i, g: rows.sums[i, g] * form.zero, name=f"{name}_shares")
+    return None
+
+
+def under_scales(weights: NbitsWeights, place: tuple[Any, Any, Any], dot: Any, data: DataBlock) -> Any:
+    """What a block adds to a product: its sum of products `dot`; `place`: the panel, block and lane of weights."""
+    form, (q, b, lane) = weights.form, place
     values = {each: array[q, b * form.block // form.fields[each].per, lane] for each, array in weights.fields.items()}
-    zero = values.pop("zero_point").astype("int32") if "zero_point" in values else form.zero
-    made = (dot - zero * total).astype("float32") * (form.scale(values) * scale)
-    return made if form.offset is None else made + form.offset(values) * (total.astype("float32") * scale)
+    if "zero_point" in values:
+        dot = dot - values.pop("zero_point").astype("int32") * data.total
+    elif form.offset is None and form.zero:
+        dot = dot - data.share
+    made = dot.astype("float32") * (form.scale(values) * data.scale)
+    return made if form.offset is None else made + form.offset(values) * data.share
 
 
 def code_of(weights: NbitsWeights, q: Any, v: Any, lane: Any, t: Any) -> Any:

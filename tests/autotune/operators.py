@@ -172,3 +172,15 @@ def smooth_to_and_fro(n: int, steps: int) -> list[te.Tensor]:
     """Two statements in each step, from one array to the other and back."""
     A, B = te.placeholder((n,), name="A"), te.placeholder((n,), name="B")
     return [A, B, *_to_and_fro(steps, A, B)]
+
+
+def separable_filter(height: int, width: int) -> list[te.Tensor]:
+    """Weighted sums of neighbours along rows, and then along columns, written out."""
+    x = te.placeholder((height, width), name="x")
+    along = te.compute(
+        (height, width - 2), lambda i, j: x[i, j] * 0.25 + x[i, j + 1] * 0.5 + x[i, j + 2] * 0.25, "along"
+    )
+    y = te.compute(
+        (height - 2, width - 2), lambda i, j: along[i, j] * 0.25 + along[i + 1, j] * 0.5 + along[i + 2, j] * 0.25, "y"
+    )
+    return [x, y]

@@ -61,6 +61,7 @@ TASKS: dict[str, tuple[str, tuple[int | str, ...]]] = {
     "contraction": (f"{OPERATORS}:contraction", (3, 5, 4, 6, 5, 16)),
     "few-rows": (f"{OPERATORS}:times_transposed", (3, 22, 70)),
     "channel-means": (f"{OPERATORS}:channel_means", (2, 5, 9)),
+    "filter": (f"{OPERATORS}:separable_filter", (23, 70)),
     "words": ("dense_narrow", (13, 40, 20, "int8")),
 }
 DEEP: dict[str, tuple[str, tuple[int | str, ...]]] = {

@@ -209,6 +209,14 @@ def test_libraries_are_not_mixed(torch: Any, jax: Any) -> None:
     np.testing.assert_allclose(layer(X, jax.numpy.asarray(W), B), _expected(X), rtol=1e-5)
 
 
+def test_attributes_of_kernels_are_found_by_their_way() -> None:
+    with pytest.raises(AttributeError, match=r"that has profile, as layer.executable\(x, w, b, factor\).profile"):
+        layer.profile
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        layer.nothing
+    assert layer.executable(X, W, B).warnings() == ()
+
+
 def test_refusals() -> None:
     with pytest.raises(ArgumentError, match="layer wants arrays of NumPy, PyTorch or JAX, got 1, 2, 3"):
         layer(1, 2, 3, 4)

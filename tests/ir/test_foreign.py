@@ -32,6 +32,7 @@ WRONG: dict[str, tuple[Callable[[Any], Any], str]] = {
     "max": (lambda i: max(A[i], 0.0), r"use te\.maximum\(A\[i\], 0\.0\) instead of max\(\)"),
     "chained": (lambda i: te.if_then_else(0 < A[i] < 1, 1, 0), r"use te\.all\(0 < A\[i\], A\[i\] < 1\)"),
     "a slice": (lambda i: np.exp(M[i]), r"use te\.exp"),
+    "a row": (lambda i: M[i, :], r"te\.sum\(A\[i, k\], axis=k\) goes over"),
 }
 
 
@@ -52,3 +53,30 @@ def test_numbers_of_numpy_may_come_first() -> None:
     compared: list[Callable[[Any], Any]] = [lambda i: np.int32(3) < i, lambda i: np.int64(3) >= i]
     for body in compared:
         assert te.compute((8,), body).dtype == "bool"
+
+
+def test_functions_of_torch_name_those_of_te() -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    wrong: dict[str, Callable[[Any], Any]] = {
+        "torch.exp computes tensors of PyTorch, .*use te.exp": lambda i: torch.exp(A[i]),
+        "use te.abs": lambda i: torch.abs(A[i]),
+        "use topi.relu": lambda i: torch.nn.functional.relu(A[i]),
+        "use te.if_then_else": lambda i: torch.where(A[i] > 0, A[i], 0),
+        "write it with the functions of te": lambda i: torch.special.bessel_j0(A[i]),
+        r"declare the array as te.placeholder\(\(3,\)\)": lambda i: A[i] * torch.ones(3),
+        "declare the tensor as te.placeholder": lambda i: torch.add(torch.ones(3), A[i]),
+    }
+    for message, body in wrong.items():
+        with pytest.raises(DefinitionError, match=message):
+            te.compute((8,), body)
+    assert te.placeholder((8,), torch.bfloat16).dtype == "bfloat16"
+
+
+def test_a_part_of_a_tensor_waits_for_its_index() -> None:
+    with pytest.raises(AttributeError, match=r"has no 'sum'; te.sum\(M\[i, k\], axis=k\)"):
+        te.compute((8,), lambda i: M[i].sum())  # type: ignore[attr-defined]
+
+
+def test_no_index_counts_from_the_end() -> None:
+    with pytest.raises(DefinitionError, match=r"no index counts from the end: that is M\[i, 7\]"):
+        te.create_schedule(te.compute((8,), lambda i: M[i, -1]).op)

@@ -72,7 +72,8 @@ def test_workers_build_what_is_built_here(jobs: list[Job], begun: list[Job], tmp
         kernels = build_all(jobs, workers.begin(2), told.append, here=False)
     assert begun == [jobs[2]] and sorted(map(id, told)) == sorted(map(id, jobs))
     check(kernels)
-    assert len([*tmp_path.glob("*.o")]) == len(jobs)  # where the settings of this process say
+    objects = [file for file in tmp_path.glob("*.o") if b"ELF" in file.read_bytes()[:36]]
+    assert len(objects) == len(jobs)  # where the settings of this process say
     for kernel, own in zip(kernels, build_all(jobs, Crew()), strict=True):
         assert [kernel.source(form) for form in own.source_forms] == [own.source(form) for form in own.source_forms]
         assert isinstance(kernel.origin, Lowered) and isinstance(own.origin, Lowered)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
+import subprocess
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,7 @@ import pytest
 
 import tensorlang
 from tensorlang import config
-from tensorlang.errors import DefinitionError, RecordError, TargetError
+from tensorlang.errors import DefinitionError, RecordError
 from tensorlang.export.loading import prove
 from tensorlang.networks.onnx.reading import from_onnx, read_model
 from tensorlang.networks.refusal import UnsupportedModel
@@ -21,6 +24,7 @@ from tests.networks.models import drawn, graph, model, node, onnx, reference
 from tests.thoroughness import draws
 
 ZERO = {"zero": np.float32(0)}
+ROOTS = np.abs(drawn(5)) + 1
 
 
 def asked(value: str, name: str) -> list[Any]:
@@ -189,13 +193,11 @@ def repeated_newton() -> Any:
     return tensorlang.compile(from_onnx(newton()))
 
 
-def test_what_a_loop_that_runs_can_and_cannot(tmp_path: Path) -> None:
+def test_what_a_loop_that_runs_tells_and_keeps(tmp_path: Path) -> None:
     made = repeated_newton()
     assert made.memory().weights == 5 * 4 + sum(w.nbytes for w in made.weights.values())
     (kernel,) = (k for k in made.profile(np.ones(5, np.float32), np.array(3)) if k.op == "Loop")
     assert kernel.node == "the root"
-    with pytest.raises(TargetError, match="Python"):
-        made.export(tmp_path / "net", ("so",))
     onnx.save(newton(), tmp_path / "m.onnx")
     with config.override(cache_dir=tmp_path / "cache"):
         x = np.full(5, 2.0, np.float32)
@@ -203,19 +205,136 @@ def test_what_a_loop_that_runs_can_and_cannot(tmp_path: Path) -> None:
             assert tensorlang.compile(tmp_path / "m.onnx")(x, np.array(9))[0] == pytest.approx(2 + 2**0.5, abs=1e-4)
 
 
-def test_long_loops_are_run_and_collect_rows() -> None:
+def collected() -> Any:
     """A body of four nodes, 300 times, within a branch that may be skipped."""
-    (loop,), x = counted(300, None, None).graph.node, drawn(3)
+    (loop,) = counted(300, None, None).graph.node
     inner = graph([loop], "last rows", weights={"start": np.ones(3, np.float32), "trips": np.array(300)})
     zeros = {"s": np.zeros(3, np.float32), "r": np.zeros((300, 3), np.float32)}
     nodes = [*asked("x", "is"), node("If", "is", "y z", then_branch=inner, else_branch=graph([], "s r", weights=zeros))]
-    whole = model(nodes, {"x": (3,)}, "y z", ZERO)
+    return model(nodes, {"x": (3,)}, "y z", ZERO)
+
+
+def test_long_loops_are_run_and_collect_rows() -> None:
+    whole, x = collected(), drawn(3)
     made = tensorlang.compile(from_onnx(whole))
     for given in (x, -x):
         for got, want in zip(made(given), onnxruntime(whole, {"x": given}), strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-5)
         ran = {kernel.op for kernel in made.profile(given)}
         assert ("Loop" in ran) == (given.sum() > 0)
+
+
+def nested() -> Any:
+    """As often as an input says the products of a state by a matrix, of each of which its number of roots is taken."""
+    same = graph([node("Identity", "p", "q")], "q")
+    roots = graph([node("Relu", "s", "up"), node("Sqrt", "up", "t")], "b t", {"j": 0, "b": True, "s": drawn(4)})
+    nodes = [
+        node("MatMul", "v w", "p"),
+        *asked("p", "is"),
+        node("If", "is", "f", then_branch=same, else_branch=graph([node("Neg", "p", "n")], "n")),
+        node("Loop", "i - f", "r", body=roots),
+        node("Add", "r x", "next"),
+    ]
+    body = graph(nodes, "go next", {"i": 0, "go": True, "v": drawn(4)}, {"w": drawn(4, 4), **ZERO})
+    return model([node("Loop", "k - x", "y", body=body)], {"x": (4,), "k": ()}, "y", dtypes={"k": np.int64})
+
+
+EXPORTED: dict[str, tuple[Callable[[], Any], list[list[Any]]]] = {
+    "ended by the network": (newton, [[x, np.array(k)] for k in (50, 2, 0) for x in (ROOTS, -ROOTS)]),
+    "rows in a branch": (collected, [[drawn(3)], [-drawn(3)]]),
+    "loops in loops": (nested, [[drawn(4), np.array(k)] for k in (0, 1, 5)]),
+    "a scan": (lambda: scanned(True, 300), [[drawn(3, 2), drawn(3, 300, 2, seed=1)]]),
+}
+
+
+@pytest.mark.parametrize("what", EXPORTED)
+def test_a_library_runs_loops(what: str, tmp_path: Path) -> None:
+    proto, calls = EXPORTED[what][0](), EXPORTED[what][1]
+    made = tensorlang.compile(from_onnx(proto))
+    made.export(tmp_path / "net", ("so",), embed=True)
+    loaded = tensorlang.load(tmp_path / "net.so")
+    assert prove(tmp_path / "net.so") and isinstance(loaded, tensorlang.networks.Model)
+    for given in calls:
+        for got, same in zip(loaded.run(given), made.run(given), strict=True):
+            np.testing.assert_allclose(got, same, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+@pytest.mark.parametrize("what", ["ended by the network", "loops in loops", "rows in a branch"][: draws(1, 3)])
+def test_loops_from_c_without_python(what: str, tmp_path: Path) -> None:
+    proto, calls = EXPORTED[what][0](), EXPORTED[what][1]
+    given = dict(zip((i.name for i in proto.graph.input), calls[-1], strict=True))
+    made = tensorlang.compile(from_onnx(proto))
+    made.export(tmp_path / "net", ("a", "c"), check=[*calls[-1], *onnxruntime(proto, given)])
+    flags = ["-g", "-std=c99", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined", "-fno-sanitize-recover"]
+    command = ["cc", *flags, "net_test.c", "net.a", "-lm", "-o", "net_test"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    told = subprocess.run([tmp_path / "net_test", tmp_path, "0.01"], capture_output=True, text=True, check=True).stdout
+    assert told.startswith("net: as expected, ")
+
+
+def _without_states(step: Any) -> None:
+    step["repeat"]["following"].clear()
+
+
+def _more_trips_than_rows(step: Any) -> None:
+    step["repeat"]["trips"] = step["repeat"]["condition"]
+
+
+def _without_number(step: Any) -> None:
+    step["repeat"]["number"] = step["repeat"]["goes_on"]
+
+
+def _read_before(step: Any) -> None:
+    step["steps"].reverse()
+
+
+def _writes_what_it_is_given(step: Any) -> None:
+    (state,) = step["repeat"]["last"].values()
+    step["repeat"]["last"] = {step["repeat"]["trips"]: state}
+
+
+WRONG: dict[str, tuple[Callable[[Any], None], str]] = {
+    "states": (_without_states, "of other dtypes or shapes"),
+    "trips": (_more_trips_than_rows, "of other dtypes or shapes"),
+    "number": (_without_number, "before it is written"),
+    "order": (_read_before, "before it is written"),
+    "weights": (_writes_what_it_is_given, "an input or a weight"),
+}
+
+
+@pytest.fixture(scope="module")
+def rows_in_a_branch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The metadata of a loop in a library."""
+    folder = tmp_path_factory.mktemp("rows")
+    tensorlang.compile(from_onnx(collected())).export(folder / "net", ("o",))
+    return folder / "net.json"
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_loops_that_cannot_be_right_are_refused(what: str, rows_in_a_branch: Path, tmp_path: Path) -> None:
+    known = json.loads(rows_in_a_branch.read_text(encoding="utf-8"))
+    change, why = WRONG[what]
+    change(next(step for step in known["network"]["steps"] if "repeat" in step))
+    (tmp_path / "net.json").write_text(json.dumps(known), encoding="utf-8")
+    with pytest.raises(RecordError, match=why):
+        prove(tmp_path / "net.json")
+
+
+def _shared_memory(known: Any) -> None:
+    """A state lies where an array that the body computes lies."""
+    loop = next(step for step in known["steps"] if "repeat" in step)
+    (state,) = loop["repeat"]["states"]
+    (made,) = loop["repeat"]["following"].values()
+    known["arrays"][state]["at"] = known["arrays"][made]["at"]
+
+
+def test_what_a_loop_keeps_lies_apart(rows_in_a_branch: Path, tmp_path: Path) -> None:
+    known = json.loads(rows_in_a_branch.read_text(encoding="utf-8"))
+    _shared_memory(known["network"])
+    (tmp_path / "net.json").write_text(json.dumps(known), encoding="utf-8")
+    with pytest.raises(RecordError, match="share memory while both are in use"):
+        prove(tmp_path / "net.json")
 
 
 @pytest.mark.parametrize(
@@ -243,17 +362,22 @@ def test_loops_that_cannot_run(made: Any, state: str, why: str) -> None:
         from_onnx(proto)
 
 
-@pytest.mark.covering(1)
-@pytest.mark.parametrize("length", [5, 300])
-@pytest.mark.parametrize("back", [False, True])
-def test_scans(back: bool, length: int) -> None:
+def scanned(back: bool, length: int) -> Any:
+    """A cell along the second axis of x, forwards or back, with rows in that order."""
     nodes = [node("MatMul", "h w", "p"), node("Add", "p x_t", "next"), node("Tanh", "next", "row")]
     body = graph(nodes, "next row", {"h": drawn(3, 2), "x_t": drawn(3, 2)}, {"w": drawn(2, 2)})
     turned: dict[str, Any] = {"scan_input_directions": [1], "scan_output_directions": [1]} if back else {}
     scan = node(
         "Scan", "h0 x", "h rows", body=body, num_scan_inputs=1, scan_input_axes=[1], scan_output_axes=[1], **turned
     )
-    proto = model([scan], {"h0": (3, 2), "x": (3, length, 2)}, "h rows")
+    return model([scan], {"h0": (3, 2), "x": (3, length, 2)}, "h rows")
+
+
+@pytest.mark.covering(1)
+@pytest.mark.parametrize("length", [5, 300])
+@pytest.mark.parametrize("back", [False, True])
+def test_scans(back: bool, length: int) -> None:
+    proto = scanned(back, length)
     h, x = drawn(3, 2), drawn(3, length, 2, seed=1)
     made = tensorlang.compile(from_onnx(proto))(h, x)
     for got, want in zip(made, onnxruntime(proto, {"h0": h, "x": x}), strict=True):

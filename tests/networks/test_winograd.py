@@ -76,6 +76,21 @@ def test_weights_are_transformed_ahead_but_for_those_that_several_read() -> None
     np.testing.assert_allclose(got, wanted, rtol=0, atol=2e-6 * np.abs(wanted).max())
 
 
+def test_windows_over_some_of_the_channels_are_summed_as_they_are() -> None:
+    """As in Res2Net, which convolves the first of four parts of its channels."""
+    weights = {"w0": drawn(64, 32, 3, 3) * 0.1, "w1": drawn(32, 32, 3, 3, seed=1) * 0.1}
+    nodes = [
+        node("Conv", "x w0", "c0", pads=[1, 1, 1, 1]),
+        node("Split", "c0", "a b", axis=1),
+        node("Conv", "a w1", "c1", pads=[1, 1, 1, 1]),
+        node("Add", "c1 b", "y"),
+    ]
+    proto, x = model(nodes, {"x": (1, 32, 20, 17)}, "y", weights), drawn(1, 32, 20, 17)
+    wanted = reference(proto, x)[0]
+    found = compile_network(from_onnx(proto), "llvm -num-cores=1")(x)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=2e-5 * np.abs(wanted).max())
+
+
 def test_what_is_estimated_follows_the_layer_and_the_machine() -> None:
     def tiles(size: int, channels: int, target: str = CPU) -> int:
         return best_tile(Layer(1, size, size, channels, channels), parse(target))

@@ -76,6 +76,26 @@ def test_the_compiler_keeps_it() -> None:
     assert "prefetch" in build(s, args).source("asm")
 
 
+def test_the_cache_that_it_is_brought_into() -> None:
+    s, args = product()
+    s["C"].prefetch("W", "k", 4, level=2)
+    assert "prefetch W[k + 4, j] into cache 2" in str(lower(s, args))
+    assert "prefetcht1" in build(s, args, "llvm -mcpu=x86-64-v3").source("asm")
+    assert s.trace.to_python().endswith("s['C'].prefetch('W', 'k', 4, level=2)\n")
+    with pytest.raises(BadArgument, match="level must be 1 or 2 or 3, got 0"):
+        s["C"].prefetch("W", "k", 4, level=0)
+
+
+def test_copies_of_a_loop_prefetch_a_line_once() -> None:
+    a = te.placeholder((8, 4), "int8", name="A")
+    b = te.compute((8, 8), lambda i, j: a[i, j // 2], name="B")
+    s = te.create_schedule(b.op)
+    s[b].unroll("j")
+    s[b].prefetch(a, "j", 1, along="i")
+    assert str(lower(s, [a, b])).count("prefetch") == 4
+    check_schedule(s, [a, b])
+
+
 def test_a_hybrid_stage_prefetches_where_it_runs() -> None:
     @te.hybrid.script
     def triangle(a: Any, n: Any) -> Any:

@@ -192,6 +192,25 @@ def test_a_row_that_begins_below_zero_is_told_although_a_condition_leaves_those_
         kernel(np.array([-3], np.int32), np.array([4], np.int32), values, made)
 
 
+@pytest.mark.parametrize("target", ["llvm", "interpreter"])
+def test_a_row_that_ends_behind_the_array_is_told_although_a_condition_leaves_that_round_out(target: str) -> None:
+    """The round behind the last element is left out by the condition: the sum of what is there came out in silence."""
+    begin, x = te.placeholder((4,), "int32", name="begin"), te.placeholder((5,), name="x")
+
+    def element(i: Any) -> Any:
+        k = te.reduce_axis((0, begin[i + 1] - begin[i]), "k")
+        return te.sum(x[begin[i] + k], axis=k, where=k.var % 2 == 0)
+
+    y = te.compute((3,), element, name="y")
+    kernel = tensorlang.build(te.create_schedule(y.op), [begin, x, y], target=target)
+    values, made = np.arange(1, 6, dtype=np.float32), np.zeros(3, np.float32)
+    kernel(np.array([0, 0, 4, 5], np.int32), values, made)
+    np.testing.assert_array_equal(made, [0, 4, 5])
+    for last in (6, 2147483647):
+        with pytest.raises(KernelError, match="out of bounds"):
+            kernel(np.array([0, 0, last, 1], np.int32), values, made)
+
+
 def test_an_axis_that_no_array_limits_is_refused() -> None:
     n, x = te.placeholder((ROWS,), "int32", name="n"), te.placeholder((COLUMNS,), name="x")
 

@@ -177,6 +177,13 @@ def test_other_cpus_multiply_words(cpu: str) -> None:
     assert wanted in asm
 
 
+@pytest.mark.parametrize(("name", "m", "far"), [("q4_0", 1, 0), ("q4_0", 2, 1), ("q8_0", 2, 0), ("q5_k", 4, 2)])
+def test_codes_come_from_far_where_there_is_much_to_do(name: str, m: int, far: int) -> None:
+    made = topi.matmul_nbits(te.placeholder((m, 512), name="x"), topi.nbits_weights(64, 512, BLOCK_FORMATS[name]))
+    steps = [line for line in topi.schedule(made, tuned=False).trace.to_python().splitlines() if ".prefetch(" in line]
+    assert sum("level=2" in line for line in steps) == far and len(steps) > far
+
+
 def of_my_own(m: int, n: int, k: int) -> tuple[list[Tensor], Tensor]:
     """Three bits with two levels of scales: 4 bits for each 16 weights, under a float for each 64."""
     panels, groups = n // 16, k // 64

@@ -72,7 +72,7 @@ def _visit(scope: Scope, stmt: Stmt) -> Stmt | None:
             index = tuple([scope.value(i) for i in stmt.index])
             return replace(stmt, index=index, value=scope.value(stmt.value), runs=_runs(scope, stmt.runs))
         case Prefetch():
-            return Prefetch(stmt.buffer, tuple([scope.value(i) for i in stmt.index]))
+            return replace(stmt, index=tuple([scope.value(i) for i in stmt.index]))
         case If():
             return _if(scope, stmt)
         case Seq():

@@ -25,6 +25,7 @@ from tensorlang.ir.stmt import (
     map_exprs,
     with_buffers,
 )
+from tensorlang.lowering.device.arrays import used
 from tensorlang.lowering.device.ranges import Ranges
 from tensorlang.lowering.device.threads import ZERO
 from tensorlang.te.program import unique
@@ -44,13 +45,14 @@ def own_arrays(stmt: Stmt, ranges: Ranges, kernel: str) -> Placed:
     `ranges` are those of threads and blocks. Raises InternalError where a thread would use the copy of another.
     """
     shared: dict[str, Buffer] = {}
+    others = used(stmt)
 
     def visit(s: Stmt) -> Stmt:
         if not isinstance(s, Allocate):
             return map_children(s, visit)
         if s.buffer.scope == "shared":
             name = s.buffer.name
-            buffer = replace(s.buffer, name=unique(name, shared))
+            buffer = replace(s.buffer, name=unique(name, {*shared, *others})) if name in shared else s.buffer
             shared[buffer.name] = buffer
             return visit(with_buffers(s.body, lambda b: buffer if b.name == name else b))
         if s.threads:

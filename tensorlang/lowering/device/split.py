@@ -33,7 +33,7 @@ from tensorlang.ir.stmt import (
 )
 from tensorlang.ir.stmt import walk as statements
 from tensorlang.ir.thread_tags import VIRTUAL
-from tensorlang.lowering.device.arrays import written
+from tensorlang.lowering.device.arrays import used, written
 from tensorlang.lowering.device.kernel import declared
 from tensorlang.lowering.device.nest import Nest
 from tensorlang.lowering.device.ranges import Ranges, inside, range_of
@@ -192,13 +192,14 @@ class _Host:
             return stmt
         arrays = dict(scope.arrays)
         hoisted: list[Buffer] = []
+        others = used(stmt)
 
         def visit(s: Stmt) -> Stmt:
             if not isinstance(s, Allocate) or s.buffer.scope != "global":
                 return map_children(s, visit)
             name = s.buffer.name
             taken = {*arrays, *(b.name for b in self.kernel.params)}
-            buffer = replace(s.buffer, name=unique(name, taken))
+            buffer = replace(s.buffer, name=unique(name, taken | others)) if name in taken else s.buffer
             arrays[buffer.name] = buffer
             hoisted.append(buffer)
             return visit(with_buffers(s.body, lambda b: buffer if b.name == name else b))

@@ -123,6 +123,7 @@ class PrefetchPlan:
 
     array: str
     boxes: tuple[Box | None, ...]
+    level: int = 1
 
 
 @dataclass(frozen=True, slots=True)

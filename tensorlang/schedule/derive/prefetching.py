@@ -106,7 +106,7 @@ def plan_prefetch(
     made = Statement(
         name, name, Role.PREFETCH, names, domain, (), (), (), ahead=inside[0].ahead, ahead_by=inside[0].ahead_by
     )
-    return made, PrefetchPlan(asked.tensor, tuple(boxes))
+    return made, PrefetchPlan(asked.tensor, tuple(boxes), asked.level)
 
 
 def _part(stage: str, asked: Prefetched, reach: AxisRange, boxes: Sequence[Box | None]) -> list[Box | None]:

@@ -10,6 +10,9 @@ from tensorlang.schedule.names import nearest
 from tensorlang.schedule.primitive import Outputs, Primitive, StageName, primitive, value_of
 from tensorlang.schedule.state import Prefetched, ScheduleState
 
+LEVELS = (1, 2, 3)
+"""Caches, the nearest first."""
+
 
 @primitive("prefetch")
 @dataclass(frozen=True, slots=True)
@@ -19,6 +22,7 @@ class Prefetch(Primitive):
     There is a prefetch for every cache line. No value changes, and beyond the end of an array a prefetch does nothing.
     With `along`, a loop around: what is read at this place when that loop is `offset` iterations further.
     With `shared`, a loop around whose iterations all read the same: each of them prefetches a part of it.
+    `level`: the cache of a CPU that it is brought into, 1 the nearest. From far away the second takes more at a time.
     Rewrite: `for i: S(A[i, :])` -> `for i: prefetch A[i + offset, 0], A[i + offset, 16], ...; S(A[i, :])`; along j:
     `for j: for k: S(B[k, j])` -> `for j: for k: prefetch B[k, j + offset]; S(B[k, j])`.
     Legal when: the stage reads the tensor in the loop, and the tensor is not computed inside it (nor inside `along`).
@@ -36,6 +40,7 @@ class Prefetch(Primitive):
     offset: int
     along: str = ""
     shared: str = ""
+    level: int = 1
 
     def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
         state.looped(self.stage)
@@ -48,6 +53,8 @@ class Prefetch(Primitive):
         axis = state.leaf(self.stage, self.axis)
         if isinstance(self.offset, bool) or not isinstance(self.offset, int):
             raise BadArgument("", f"offset must be a whole number, got {self.offset!r}")
-        current = state.stages[self.stage]
-        asked = Prefetched(self.tensor, axis, value_of(self.offset, state), self.along or axis, self.shared)
+        if self.level not in LEVELS:
+            raise BadArgument("", f"level must be {' or '.join(map(str, LEVELS))}, got {self.level!r}")
+        current, offset = state.stages[self.stage], value_of(self.offset, state)
+        asked = Prefetched(self.tensor, axis, offset, self.along or axis, self.shared, self.level)
         return state.with_stage(replace(current, prefetched=(*current.prefetched, asked))), ()

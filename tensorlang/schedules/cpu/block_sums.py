@@ -35,9 +35,14 @@ _WORDS = (1, 2, 4, 8, 16)
 _BLOCKS = (1, 2, 4, 8)
 _SHARED = 32
 """Terms whose codes may lie in the same bytes."""
-_AHEAD = 4096
-"""Bytes of codes that are fetched ahead: prefetchers of machines lose a stream at the end of a page."""
-_STEPS = (1, 2, 4, 8, 12, 16, 24, 32, 64)
+_AHEAD, _FAR, _BUSY = 4096, 16384, 4
+"""Bytes of codes that are fetched ahead, into the first cache and the second, and from how many products of vectors for
+a line of codes on the second is asked, too.
+
+Prefetchers of machines lose a stream at the end of a page. They keep up with one row of data. Several take so long that
+what comes from memory to the first cache holds its few places for lines on their way; the second has more of them.
+"""
+_STEPS = (0, 1, 2, 4, 8, 12, 16, 24, 32, 64)
 """Blocks from one to those that are fetched meanwhile."""
 _SPARE = 4
 """Registers for codes and scales."""
@@ -86,11 +91,24 @@ def _schedule(room: Room, dots: Group, sums: Group, roles: BlockSums) -> None:
     part.set_scope("local")
     _lay_rows_apart(s, roles)
     reader, loop = _sum_block(room, dots, roles, codes)
-    read = _codes_of_panel(s, reader, roles)
-    each = blocks * sum(read.values()) // sums.main.extents[roles.block]
-    ahead = room.choose("ahead", _STEPS, max(1, _AHEAD // max(1, each)))
-    for array in read:
-        s.attempt(partial(s[reader].prefetch, array, loop, ahead, along=str(far)))
+    _fetch_codes(room, sums, roles, (reader, loop), (str(far), blocks))
+
+
+def _fetch_codes(room: Room, sums: Group, roles: BlockSums, reader: tuple[str, str], steps: tuple[str, int]) -> None:
+    """Fetch codes that are read in a loop of a stage, some iterations of the loop over `steps` of blocks ahead."""
+    s, (stage, loop), (along, blocks) = room.s, reader, steps
+    read, extents = _codes_of_panel(s, stage, roles), sums.main.extents
+    panel, rows = sum(read.values()), prod(extents[axis] for axis in roles.rows)
+    step = max(1, blocks * panel // extents[roles.block])
+    products = rows * prod(extent_of(n) or 1 for n in roles.words.panels.buffer.shape[-3:])
+    is_busy = rows > 1 and products >= _BUSY * panel
+    wanted = {
+        1: room.choose("ahead", _STEPS, -(-_AHEAD // step)),
+        2: room.choose("far", _STEPS, -(-_FAR // step) if is_busy else 0),
+    }
+    for level, ahead in wanted.items():
+        for array in read if ahead else ():
+            s.attempt(partial(s[stage].prefetch, array, loop, ahead, along=along, level=level))
 
 
 def _lay_rows_apart(s: Schedule, roles: BlockSums) -> None:

@@ -90,6 +90,11 @@ def is_used_again(stage: Described, lanes: int) -> bool:
     return any(roles.reuse > 1 or roles.windows for roles in all_roles(stage, lanes)[:1])
 
 
+def slides(stage: Described, lanes: int) -> bool:
+    """Whether a vector of results reads neighbours of what the next term reads, however many terms there are."""
+    return any(roles.sliding and roles.extent(roles.vector) >= lanes for roles in all_roles(stage, lanes)[:1])
+
+
 def _shapes(target: Target, group: Group, roles: Roles) -> Iterator[Shape]:
     packs = ["none"] if roles.contiguous else []
     if roles.packable and roles.reuse >= THIN:

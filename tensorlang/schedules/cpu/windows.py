@@ -36,7 +36,7 @@ def window_forms(target: Target, group: Group) -> list[Form]:
     if windows.axes[-1] == windows.x and _is_few(windows) and windows.y and windows.x in along:
         why = f"windows slide along {windows.x} over channels by themselves: some rows of a vector of columns"
         return [Form("windows.rows", partial(_schedule_sliding, group=group, windows=windows), why=why)]
-    if not _is_convolution(windows):
+    if not _is_convolution(windows) or _is_filter(windows):
         return []
     why = f"windows slide along {windows.x}: a tile of pixels of vectors along {windows.outputs[-1]}"
     return [Form("windows.pixels", partial(schedule_convolution, group=group, windows=windows), why=why)]
@@ -59,6 +59,11 @@ def rows_come_first(target: Target, group: Group) -> bool:
 
 def _is_few(windows: WindowSum) -> bool:
     return windows.features is None or windows.features <= _FEW
+
+
+def _is_filter(windows: WindowSum) -> bool:
+    """Whether windows slide along one axis, that of memory, over each channel by itself: vectors of results do, too."""
+    return not windows.y and windows.axes[-1] == windows.x and windows.features == 1 and not windows.inputs
 
 
 def _is_convolution(windows: WindowSum) -> bool:

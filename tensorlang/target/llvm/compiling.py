@@ -19,8 +19,9 @@ from tensorlang.runtime.executable import Executable, Fast, Launch
 from tensorlang.target.detect import machine_options, runs_here
 from tensorlang.target.llvm import engine
 from tensorlang.target.llvm.entry import emit_entry
+from tensorlang.target.llvm.host import Machine, fingerprint
 from tensorlang.target.llvm.kernel import Emitted, emit_kernel
-from tensorlang.target.llvm.objects import Object, elsewhere, load, order_of
+from tensorlang.target.llvm.objects import Object, elsewhere, load, order_of, packed
 from tensorlang.target.llvm.storage.scratch import scratch_memory
 from tensorlang.target.llvm.text import Module
 from tensorlang.target.spec import Target
@@ -36,13 +37,13 @@ def begin(kernel: Kernel, target: Target, signature: Signature | None = None) ->
     def finish() -> Executable:
         if not runs_here(target):
             return _whole(kernel, target, lambda: ir, elsewhere(target), None, signature)
-        machine = engine.Machine(*machine_options(target))
+        machine = Machine(*machine_options(target))
         taken = kernel.params if signature is None else signature
         found, (launch, fast) = _object(
             kernel, emitted, machine, lambda found: (found, load(found, target, taken)), signature=taken
         )
         made = _whole(kernel, target, lambda: ir, launch, fast, signature)
-        made.packed = partial(pickle.dumps, found)
+        made.packed = partial(packed, found)
         return made
 
     return finish
@@ -51,15 +52,15 @@ def begin(kernel: Kernel, target: Target, signature: Signature | None = None) ->
 def pack(kernel: Kernel, target: Target) -> bytes:
     """Compile a kernel, and return all that another process of this machine needs to call it."""
     emitted = emit_kernel(kernel, target)
-    return _object(kernel, emitted, engine.Machine(*machine_options(target)), pickle.dumps)
+    return _object(kernel, emitted, Machine(*machine_options(target)), packed)
 
 
-def restore(packed: bytes, kernel: Kernel, target: Target, signature: Signature) -> Executable:
+def restore(data: bytes, kernel: Kernel, target: Target, signature: Signature) -> Executable:
     """An executable of the object that was packed, with sources; its loops are written again when one is asked."""
     launch: Launch = elsewhere(target)
     fast = None
     if runs_here(target):
-        launch, fast = load(pickle.loads(packed), target, signature)
+        launch, fast = load(pickle.loads(data), target, signature)
     return _whole(kernel, target, lambda: _ir(emit_kernel(kernel, target)), launch, fast, signature)
 
 
@@ -83,7 +84,7 @@ def adapted(
         exact = SizeCheck(kernel, limit, whole=False)
         return Executable(kernel, target, launch, fast=fast, signature=signature, exact=exact)
 
-    return _object(kernel, emitted, engine.Machine(*machine_options(target)), use, limit, signature)
+    return _object(kernel, emitted, Machine(*machine_options(target)), use, limit, signature)
 
 
 def _ir(emitted: Emitted) -> engine.Part:
@@ -106,7 +107,7 @@ def _whole(
 
     def assembly() -> str:
         part = ir()
-        return engine.assembly(part.text, engine.Machine(*machine_options(target)), part.sources, part.called)
+        return engine.assembly(part.text, Machine(*machine_options(target)), part.sources, part.called)
 
     sources: dict[str, Callable[[], str]] = {"ll": text, "asm": assembly}
     memory = partial(scratch_memory, kernel, cores=target.cores)
@@ -116,7 +117,7 @@ def _whole(
 def _object(
     kernel: Kernel,
     emitted: Emitted,
-    machine: engine.Machine,
+    machine: Machine,
     use: Callable[[Object], T],
     known: int | None = None,
     signature: Signature | None = None,
@@ -133,7 +134,7 @@ def _object(
     tag = sys.implementation.cache_tag or ""
     sources = module.sources
     _check_externs(module)
-    key = (text, *sources, *sorted(module.externs), engine.fingerprint(machine), tag)
+    key = (text, *sources, *sorted(module.externs), fingerprint(machine), tag)
     bare = replace(kernel, body=Seq(()))
     names = (
         emitted.symbol,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import platform
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any
@@ -19,11 +18,10 @@ from llvmlite.binding.newpassmanagers import NewPassManager
 
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import InternalError, TargetError
-from tensorlang.target.llvm.sources import RULE, check_source, defined, link_apart
+from tensorlang.target.llvm.host import CODEGEN_LEVEL, SPEED_LEVEL, Host, Machine, this_cpu
+from tensorlang.target.llvm.image import Library, image_of, load_image
+from tensorlang.target.llvm.sources import check_source, defined, link_apart
 
-_SPEED_LEVEL = 2
-_CODEGEN_LEVEL = 3
-_ARCH_PRCTL, _ASK_FOR_STATE, _TILE_DATA = 158, 0x1023, 18
 _libraries = itertools.count()
 _LIBRARIES_OF_A_LINKER = 32
 """A linker never forgets a library that was unloaded, 9 KiB each; it goes when all of its libraries have gone."""
@@ -33,51 +31,16 @@ llvm.initialize_all_targets()
 llvm.initialize_all_asmprinters()
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """What code is generated for: triple (empty: this process's), CPU name and feature changes."""
-
-    triple: str
-    cpu: str
-    features: str
-
-
-@dataclass(frozen=True, slots=True)
-class Library:
-    """Loaded code. The addresses are valid as long as the library is referenced."""
-
-    addresses: Mapping[str, int]
-    tracker: Any
-
-
-def host() -> tuple[str, frozenset[str]]:
-    """Return the name of this machine's CPU and its features, as LLVM spells them; without those we may not use."""
+def host() -> Host:
+    """What LLVM says of this machine; `llvm.host` remembers it."""
+    version = f"llvmlite {llvmlite.__version__} llvm {llvm.llvm_version_info}"
     features = frozenset(name for name, present in llvm.get_host_cpu_features().items() if present)
-    if not _may_use_tiles(features):
-        features = frozenset(name for name in features if not name.startswith("amx-"))
-    return llvm.get_host_cpu_name(), features
-
-
-def _may_use_tiles(features: frozenset[str]) -> bool:
-    """Whether the system lets this process use tile registers, of which it asks here for all of its threads.
-
-    Source: the Linux kernel's documentation, x86/xstate.
-    """
-    if "amx-tile" not in features or platform.system() != "Linux":
-        return False
-    return int(ctypes.CDLL(None).syscall(_ARCH_PRCTL, _ASK_FOR_STATE, _TILE_DATA)) == 0
+    return Host(version, llvm.get_process_triple(), llvm.get_host_cpu_name(), features)
 
 
 def known_features() -> frozenset[str]:
     """The names of all features of this machine's architecture."""
     return frozenset(llvm.get_host_cpu_features())
-
-
-def fingerprint(machine: Machine) -> str:
-    """Everything on this side of the IR text that can change the object made from it."""
-    version = f"llvmlite {llvmlite.__version__} llvm {llvm.llvm_version_info}"
-    triple = machine.triple or llvm.get_process_triple()
-    return f"{version} O{_SPEED_LEVEL} codegen {_CODEGEN_LEVEL} {RULE} {triple} {machine.cpu} {machine.features}"
 
 
 def compile_object(text: str, machine: Machine, sources: Sequence[str] = (), called: Collection[str] = ()) -> bytes:
@@ -138,6 +101,9 @@ def defined_by(sources: Sequence[str]) -> frozenset[str]:
 
 def load(code: bytes, exports: Sequence[str], imports: Mapping[str, int]) -> Library:
     """Link an object into this process; `imports` gives addresses to its undefined symbols."""
+    image = image_of(code)
+    if image is not None:
+        return load_image(image, exports, imports)
     builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
     for name in exports:
         builder.export_symbol(name)
@@ -161,7 +127,7 @@ def _target_machine(machine: Machine, pic: bool = True) -> Any:
     return target.create_target_machine(
         cpu=machine.cpu,
         features=machine.features,
-        opt=_CODEGEN_LEVEL,
+        opt=CODEGEN_LEVEL,
         reloc="pic" if pic else "static",
         codemodel="default",
     )
@@ -175,7 +141,7 @@ def _linker(number: int) -> Any:
 
 
 def _native() -> tuple[str, str]:
-    name, features = host()
+    name, features = this_cpu()
     return name, ",".join(f"+{f}" for f in sorted(features))
 
 
@@ -214,7 +180,7 @@ def _linked(text: str, target_machine: Any, sources: Sequence[str], called: Coll
 
 def _passed(module: Any, target_machine: Any) -> Any:
     """The module, optimised."""
-    options = llvm.create_pipeline_tuning_options(speed_level=_SPEED_LEVEL)
+    options = llvm.create_pipeline_tuning_options(speed_level=SPEED_LEVEL)
     options.loop_vectorization = options.slp_vectorization = options.loop_interleaving = False
     options.loop_unrolling = True
     builder = llvm.create_pass_builder(target_machine, options)

@@ -15,7 +15,7 @@ from tensorlang.ir.stmt import CallPython, Kernel
 from tensorlang.runtime.arguments import evaluate_shape
 from tensorlang.runtime.arrays import Array, address
 from tensorlang.target.llvm.context import NO_MEMORY
-from tensorlang.target.llvm.engine import Library
+from tensorlang.target.llvm.image import Library
 
 _Callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 

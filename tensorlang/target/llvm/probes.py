@@ -10,6 +10,8 @@ from tensorlang.dataclass import dataclass
 from tensorlang.runtime.cache import cached
 from tensorlang.target.detect import machine_options, target_cpu
 from tensorlang.target.llvm import engine
+from tensorlang.target.llvm.host import Machine, fingerprint
+from tensorlang.target.llvm.image import Library
 from tensorlang.target.rates import CLOCK
 from tensorlang.target.spec import Target
 
@@ -46,7 +48,7 @@ class Probes:
 
     runs: Mapping[str, Run]
     operations: Mapping[str, int]
-    library: engine.Library
+    library: Library
     """What holds their code."""
 
 
@@ -126,10 +128,10 @@ def source(target: Target) -> tuple[list[Probe], str]:
 def compiled(target: Target) -> Probes:
     """The probes of this machine, by its target."""
     probes, text = source(target)
-    machine = engine.Machine(*machine_options(target))
+    machine = Machine(*machine_options(target))
     symbols = [_symbol(n) for n in range(len(probes))]
     library = cached(
-        ("probes", text, engine.fingerprint(machine)),
+        ("probes", text, fingerprint(machine)),
         lambda: engine.compile_object(text, machine),
         lambda code: engine.load(code, symbols, {}),
     )

@@ -12,7 +12,8 @@ from typing import Any
 
 from tensorlang.runtime import cpython, exchange
 from tensorlang.runtime.cache import cached
-from tensorlang.target.llvm import engine
+from tensorlang.target.llvm.host import Machine, fingerprint
+from tensorlang.target.llvm.image import Library
 
 _DLTENSOR = (cpython.FLAGS + 15) // 8 * 8
 RECORD_BYTES = _DLTENSOR + 48
@@ -175,13 +176,15 @@ def learning(checked: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @cache
-def _reader() -> engine.Library:
+def _reader() -> Library:
     """The reader, loaded: it stays for as long as the process does."""
-    machine = engine.Machine("", "", "")
-    known = cpython.addresses() | exchange.addresses()
+    from tensorlang.target.llvm import engine
+
+    machine = Machine("", "", "")
+    known = cpython.addresses() | exchange.addresses() | exchange.tables()
     imports = {name: address for name, address in known.items() if f"@{name}" in _TEXT}
 
-    def load(code: bytes) -> engine.Library:
+    def load(code: bytes) -> Library:
         return engine.load(code, [_SYMBOL], imports)
 
-    return cached((_TEXT, engine.fingerprint(machine)), lambda: engine.compile_object(_TEXT, machine), load)
+    return cached((_TEXT, fingerprint(machine)), lambda: engine.compile_object(_TEXT, machine), load)

@@ -39,8 +39,8 @@ from tensorlang.target.llvm.vectors.transposed import rows, transposed_loop
 
 _MOST_COPIES = 64
 """An unrolled loop of more iterations stays a loop."""
-_READ_DATA_TO_KEEP = "i32 0, i32 3, i32 1"
-"""What a prefetch is for: a read, of data, that stays in the nearest cache."""
+_NEAREST = 4
+"""Less the level of a cache, what a prefetch is told of where data are to stay."""
 
 
 class Emitter:
@@ -98,7 +98,7 @@ class Emitter:
     def _prefetch(self, fn: Function, scope: Scope, stmt: Prefetch) -> None:
         callee = fn.module.declare("llvm.prefetch.p0", "void", "ptr, i32, i32, i32")
         where = address(fn, scope, Load(stmt.buffer, stmt.index))
-        fn.do(f"call void {callee}(ptr {where}, {_READ_DATA_TO_KEEP})")
+        fn.do(f"call void {callee}(ptr {where}, i32 0, i32 {_NEAREST - stmt.level}, i32 1)")  # a read, of data
 
     def _loop(self, fn: Function, scope: Scope, stmt: For) -> None:
         def iteration(at: Value) -> None:

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from tensorlang.target.llvm import engine
+from tensorlang.target.llvm import engine, host
 
-MACHINE = engine.Machine("x86_64-unknown-linux-gnu", "skylake-avx512", "")
+MACHINE = host.Machine("x86_64-unknown-linux-gnu", "skylake-avx512", "")
 
 
 def test_functions_of_sources_are_inlined() -> None:
@@ -86,12 +86,12 @@ done:
 
 
 def test_the_fingerprint_names_whatever_changes_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = {engine.fingerprint(MACHINE), engine.fingerprint(engine.Machine(MACHINE.triple, "haswell", ""))}
-    seen.add(engine.fingerprint(engine.Machine(MACHINE.triple, MACHINE.cpu, "-avx512f")))
-    for level in ("_SPEED_LEVEL", "_CODEGEN_LEVEL"):
+    seen = {host.fingerprint(MACHINE), host.fingerprint(host.Machine(MACHINE.triple, "haswell", ""))}
+    seen.add(host.fingerprint(host.Machine(MACHINE.triple, MACHINE.cpu, "-avx512f")))
+    for level in ("SPEED_LEVEL", "CODEGEN_LEVEL"):
         with monkeypatch.context() as patched:
-            patched.setattr(engine, level, 1)
-            seen.add(engine.fingerprint(MACHINE))
+            patched.setattr(host, level, 1)
+            seen.add(host.fingerprint(MACHINE))
     assert len(seen) == 5
 
 

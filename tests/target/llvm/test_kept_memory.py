@@ -14,6 +14,7 @@ import tensorlang
 from tensorlang import config, te
 from tensorlang.polyhedral import isl
 from tensorlang.target.llvm import engine
+from tensorlang.target.llvm.host import Machine
 
 KERNEL = """
 define void @kernel(ptr %a) {{
@@ -31,7 +32,7 @@ end:
 }}
 !0 = distinct !{{!0, !{{!"llvm.loop.unroll.disable"}}}}
 """
-HOST = engine.Machine("", "", "")
+HOST = Machine("", "", "")
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="glibc")
 

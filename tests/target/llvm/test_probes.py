@@ -11,6 +11,7 @@ from tensorlang.runtime.arrays import address
 from tensorlang.target import parse
 from tensorlang.target.detect import machine_options
 from tensorlang.target.llvm import engine
+from tensorlang.target.llvm.host import Machine
 from tensorlang.target.llvm.probes import compiled, source
 
 ARM = "llvm -mtriple=aarch64-unknown-linux-gnu -mcpu=neoverse-v1"
@@ -35,7 +36,7 @@ def test_no_instruction_that_is_counted_is_removed(target: str, name: str, instr
     parsed = parse(target)
     probes, text = source(parsed)
     place = [probe.name for probe in probes].index(name)
-    assembly = engine.assembly(text, engine.Machine(*machine_options(parsed)))
+    assembly = engine.assembly(text, Machine(*machine_options(parsed)))
     function = re.split(r"^probe\d+:$", assembly, flags=re.MULTILINE)[place + 1]
     found = len(re.findall(instruction, function))
     assert found == probes[place].operations  # a round stays one round: streams are read one behind the other
@@ -43,7 +44,7 @@ def test_no_instruction_that_is_counted_is_removed(target: str, name: str, instr
 
 def test_the_clock_waits_for_every_addition() -> None:
     probes, text = source(parse("llvm -mcpu=haswell"))
-    machine = engine.Machine(*machine_options(parse("llvm -mcpu=haswell")))
+    machine = Machine(*machine_options(parse("llvm -mcpu=haswell")))
     function = re.split(r"^probe\d+:$", engine.assembly(text, machine), flags=re.MULTILINE)[1]
     assert probes[0].name == "clock"
     assert len(re.findall(r"^\s+(addq|xorq|leaq)\s", function, re.MULTILINE)) >= probes[0].operations

@@ -6,8 +6,9 @@ import pytest
 
 from tensorlang.errors import TargetError
 from tensorlang.target.llvm import engine
+from tensorlang.target.llvm.host import Machine
 
-MACHINE = engine.Machine("x86_64-unknown-linux-gnu", "x86-64", "")
+MACHINE = Machine("x86_64-unknown-linux-gnu", "x86-64", "")
 KERNEL = """
 declare i32 @helper(i32)
 declare void @GOMP_parallel(ptr, ptr, i32, i32)

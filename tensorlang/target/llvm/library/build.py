@@ -12,6 +12,7 @@ from tensorlang.ir.overflow import exact_limit
 from tensorlang.ir.stmt import CallMachine, Kernel, walk
 from tensorlang.target.detect import BASE, host_cpu, machine_options, target_cpu
 from tensorlang.target.llvm import engine
+from tensorlang.target.llvm.host import Machine
 from tensorlang.target.llvm.library import chain as chains
 from tensorlang.target.llvm.library.chain import Chain, emit_chain, weights_text
 from tensorlang.target.llvm.library.dl import emit_dl, has_dl, messages
@@ -78,11 +79,11 @@ class Draft:
         return (name, *parts, *(symbol for one, symbol in others.items() if one in self.faces))
 
     @property
-    def machine(self) -> engine.Machine:
+    def machine(self) -> Machine:
         """The least that a CPU has, for what is the same in all; other architectures have one kernel, for one CPU."""
         if self.architecture == "x86_64":
-            return engine.Machine(self.target.triple, BASE["x86_64"], "")
-        return engine.Machine(*machine_options(self.target))
+            return Machine(self.target.triple, BASE["x86_64"], "")
+        return Machine(*machine_options(self.target))
 
     @property
     def architecture(self) -> str:

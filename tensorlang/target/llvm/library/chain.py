@@ -6,14 +6,13 @@ pass on lies at the front of the workspace, their scratch memory behind it.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
-from typing import Literal
 
 from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Buffer
 from tensorlang.ir.stmt import Kernel, Seq
 from tensorlang.target.llvm.arithmetic import binary
+from tensorlang.target.llvm.library.calls import Caller, Step
 from tensorlang.target.llvm.library.emit import compare, load, refuse
 from tensorlang.target.llvm.library.variant import NO_WORKSPACE, emit_variant, needed_bytes, run_type
 from tensorlang.target.llvm.text import INDEX, Function, Module, Value, literal
@@ -29,34 +28,8 @@ SEAL_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where an array is: the argument of that number, or so many bytes from the start of a block."""
-
-    block: Literal["argument", "weights", "arena"]
-    at: int
-
-
-@dataclass(frozen=True, slots=True)
-class Test:
-    """Whether the byte at a place, counted from where an array is, is not 0 (`holds`), or is."""
-
-    array: Place
-    at: int
-    holds: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A kernel by its number, the places of its parameters, and what has to be so where it runs."""
-
-    kernel: int
-    places: tuple[Place, ...]
-    tests: tuple[Test, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Chain:
-    """Calls of kernels in order.
+    """Calls of kernels in order, and loops of such calls.
 
     `arrays` are the arguments, those that are written by name in `outputs`. Weights are the last of them, begin with
     `seal`, and are in the library itself where they are `embedded`. `arena`: the bytes of what kernels pass on.
@@ -65,7 +38,7 @@ class Chain:
     name: str
     arrays: tuple[Buffer, ...]
     outputs: tuple[str, ...]
-    calls: tuple[Call, ...]
+    calls: tuple[Step, ...]
     arena: int
     seal: bytes = b""
     embedded: bytes = b""
@@ -131,31 +104,9 @@ def _run(module: Module, chain: Chain, prefix: str, inner: Sequence[str]) -> Non
     if chain.seal and not chain.embedded:
         _check_seal(fn, weights, chain.seal)
     scratch = f"ptr {fn.field('%workspace', chain.arena)}"
-    for call in chain.calls:
-        with contextlib.ExitStack() as tests:
-            for test in call.tests:
-                tests.enter_context(fn.when(_tested(fn, test, weights)))
-            given = [_pointer(fn, place, weights) for place in call.places]
-            code = fn.op(f"call i32 @{inner[call.kernel]}.run({', '.join([*given, *rest, scratch])})")
-            refuse(fn, compare(fn, "ne", "i32", code, "0"), f"i32 {code}")
+    Caller(fn, inner, weights, [*rest, scratch]).emit(chain.calls)
     fn.do("ret i32 0")
     fn.finish("i32")
-
-
-def _tested(fn: Function, test: Test, weights: str) -> Value:
-    array = _pointer(fn, test.array, weights).removeprefix("ptr ")
-    byte = fn.op(f"load i8, ptr {fn.field(array, test.at)}, align 1")
-    return compare(fn, "ne" if test.holds else "eq", "i8", byte, "0")
-
-
-def _pointer(fn: Function, place: Place, weights: str) -> str:
-    match place.block:
-        case "argument":
-            return f"ptr %p{place.at}"
-        case "weights":
-            return f"ptr {fn.field(weights, place.at)}"
-        case "arena":
-            return f"ptr {fn.field('%workspace', place.at)}"
 
 
 def _check_workspace(fn: Function, prefix: str) -> None:

@@ -1,0 +1,119 @@
+"""Stages that read neighbours of what others compute, as filters of images do: rows kept while they are read.
+
+Computed where it is read, an element is made again for each of its readers; in an array of its own, it goes to memory
+and comes back. So the rows that the next row reads, too, are made once and kept in a ring of as many rows as are read
+at once (the sliding window of Halide: Ragan-Kelley et al., PLDI 2013). Where the rows that are read do not move evenly,
+as at borders that repeat, tiles of rows have theirs made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from math import ceil, prod
+
+from tensorlang import dtypes
+from tensorlang.schedule.stage import Stage as Loops
+from tensorlang.schedules.anchor import axes_of, compute_op
+from tensorlang.schedules.candidates import around, up_to
+from tensorlang.schedules.cpu.moves import schedule_alone
+from tensorlang.schedules.cpu.points import contiguous_axes, run_in_parallel, work_of
+from tensorlang.schedules.cpu.producers import place_producers
+from tensorlang.schedules.moves import cuts_of
+from tensorlang.schedules.recognise import Group
+from tensorlang.schedules.room import Form, Room
+from tensorlang.schedules.stencils import Stencil, stencil_of
+from tensorlang.target.spec import Target
+
+_TOGETHER = (1, 2, 4, 8)
+_TALL = 5
+"""Rows read at once from which on four are made at once, which share them; of fewer, two."""
+_SHARES = 2
+"""Bands of rows for each thread: each begins with rows that the one before has made, too."""
+_TILE = 32
+"""Rows of a tile that has its own made."""
+
+
+def ring_forms(target: Target, group: Group) -> list[Form]:
+    """Forms for an elementwise group that would compute elements of its producers again and again; none for others."""
+    stencil = stencil_of(group)
+    if stencil is None:
+        return []
+    body, names = partial(_schedule, group=group, stencil=stencil), ", ".join(stencil.kept)
+    found = [Form("tiles", partial(body, rolling=False), f"tiles of rows have theirs of {names}")]
+    if stencil.even:
+        why = f"rows of {names} are made once, and kept while they are read"
+        found.insert(0, Form("rings", partial(body, rolling=True), why))
+    return found
+
+
+def _schedule(room: Room, group: Group, stencil: Stencil, rolling: bool) -> None:
+    """Bands or tiles of rows, shared out to threads; in each step some rows of all stages, the last one outermost."""
+    others = tuple(stage for stage in group.producers if stage.name not in stencil.kept)
+    place_producers(room, replace(group, producers=others), inline=True)
+    s, target, name = room.s, room.target, group.main.name
+    ringed = _ringed(room, group, stencil)
+    main, axes = s[name], axes_of(s, name)
+    outer, row = axes[: stencil.row], axes[stencil.row]
+    rows, usual = group.main.extents[row], 2 if stencil.reach < _TALL else 4
+    band = _band(target, prod(group.main.extents[axis] for axis in outer), rows, rolling)
+    if band < rows:
+        chosen = room.choose("band", around(band, rows), band)
+        first, row = (axis.name for axis in main.split(row, factor=chosen))
+        outer = [*outer, first]
+    together = room.choose("rows", up_to(_TOGETHER, band), min(usual, band))
+    step, inner = (axis.name for axis in main.split(row, factor=together))
+    _along(room, main, inner, axes[stencil.row + 1 :])
+    for ring in ringed:
+        loops = s[ring]
+        loops.compute_at(main, step if rolling or not outer else outer[-1])
+        if rolling:
+            loops.rolling_buffer()
+        own = axes_of(s, ring)
+        _along(room, loops, own[stencil.kept[ring]], own[stencil.kept[ring] + 1 :])
+    work = sum(work_of(compute_op(s, n)) for n in (name, *ringed))
+    if outer:
+        run_in_parallel(s, name, outer, target, work)
+
+
+def _ringed(room: Room, group: Group, stencil: Stencil) -> list[str]:
+    """What rows are kept of, last ones first. All else is made in arrays of its own.
+
+    That is what comes in pieces, which are for loops of their own, and what such stages read.
+    """
+    found = list[str]()
+    for stage in reversed(group.producers):
+        if stage.name in stencil.kept:
+            inside = {*room.s.program.consumers[stage.name]} <= {group.main.name, *found}
+            if inside and not cuts_of(compute_op(room.s, stage.name)):
+                found.append(stage.name)
+            else:
+                schedule_alone(room, stage)
+    return found
+
+
+def _band(target: Target, images: int, rows: int, rolling: bool) -> int:
+    """Rows that one thread makes one after the other; of a tile, where there are no rings."""
+    if not rolling:
+        return min(rows, _TILE)
+    shares = target.cores * _SHARES if target.cores > 1 else 1
+    return ceil(rows / max(1, ceil(shares / images)))
+
+
+def _along(room: Room, loops: Loops, row: str, inner: Sequence[str]) -> None:
+    """Run along memory in vectors, piece by piece where a row comes from several places.
+
+    Else the rows of a step are made side by side, so that a vector that several of them read is loaded once.
+    """
+    op = compute_op(room.s, loops.name)
+    if cuts := cuts_of(op):
+        for piece in loops.partition(inner[-1], cuts):
+            loops.vectorize(piece)
+        return
+    count = min(contiguous_axes(op), len(inner))
+    *rest, along = [*inner[:-count], loops.fuse(*inner[-count:]).name if count > 1 else inner[-1]]
+    vectors, lane = loops.split(along, factor=room.target.lanes(dtypes.info(op.dtype).bits), tail="peel")
+    loops.reorder(*rest, vectors, row, lane)
+    loops.unroll(row)
+    loops.vectorize(lane)
