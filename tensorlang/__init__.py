@@ -142,19 +142,31 @@ offer(
     "tensorlang.topi",
     {
         "image": "tensorlang.topi",
-        "nn": "tensorlang.topi",
+        "nn": "tensorlang.classic.nn",
+        "tag": "tensorlang.classic.tags",
         **{room: f"tensorlang.topi.{room}" for room in ("random", "sparse", "vision")},
-        **dict.fromkeys(("arm_cpu", "cuda", "generic", "x86"), "tensorlang.classic.schedules"),
-        "get_pad_tuple": "tensorlang.classic.constants:get_pad_tuple",
+        **dict.fromkeys(
+            ("adreno", "arm_cpu", "bifrost", "cuda", "generic", "gpu", "hls", "intel_graphics", "mali", "x86"),
+            "tensorlang.classic.schedules",
+        ),
+        **dict.fromkeys(("math", "tensor"), "tensorlang.topi"),
+        "InvalidShapeError": "tensorlang.classic.constants:InvalidShapeError",
+        **{
+            name: f"tensorlang.classic.constants:{name}"
+            for name in ("get_pad_tuple", "get_pad_tuple1d", "get_pad_tuple3d", "get_pad_tuple_generic")
+        },
         "testing": "tensorlang.classic.references",
         "utils": "tensorlang.classic.constants",
     },
 )
 offer("tensorlang.topi.sparse", {"utils": "tensorlang.classic.sparse_data"})
+offer("tensorlang.classic.nn", {"utils": "tensorlang.classic.constants", "pooling": "tensorlang.topi.pooling"})
+offer("tensorlang.classic.schedules", {"depthwise_conv2d": "tensorlang.classic.schedules"})
 offer(
     "tensorlang.classic.contrib",
     {
         "clang": "tensorlang.classic.contrib.c_code",
+        "nvcc": "tensorlang.classic.contrib.nvcc",
         "pickle_memoize": "tensorlang.classic.contrib.remembered",
         "sparse": "tensorlang.topi.sparse",
         "utils": "tensorlang.classic.contrib.folders",
@@ -168,6 +180,7 @@ offer(
     "tensorlang.autotune.task",
     {
         "create": "tensorlang.autotune.templates.task:create",
+        "space": "tensorlang.autotune.templates.config",
         "get_config": "tensorlang.autotune.templates.registry:get_config",
         "template": "tensorlang.autotune.templates.registry:template",
     },
@@ -219,6 +232,8 @@ offer(
         "call_llvm_pure_intrin": "tensorlang.te.machine:call_llvm_intrin",
         "decl_buffer": "tensorlang.te.tile_buffer:decl_buffer",
         "ir_builder": "tensorlang.te.ir_builder",
+        "q_multiply_shift": "tensorlang.te.fixed_point:q_multiply_shift",
+        "q_multiply_shift_per_axis": "tensorlang.te.fixed_point:q_multiply_shift_per_axis",
         "reinterpret": "tensorlang.te.machine:reinterpret",
         "stmt_seq": "tensorlang.te.machine:stmt_seq",
     },
@@ -270,7 +285,7 @@ _AS_THEY_ARE = "kernels take NumPy arrays and DLPack tensors as they are"
 refuse(
     "tensorlang.classic.contrib",
     {
-        **dict.fromkeys(("cc", "dlpack", "nvcc"), _AS_THEY_ARE),
+        **dict.fromkeys(("cc", "dlpack"), _AS_THEY_ARE),
         **dict.fromkeys(("cblas", "cublas", "cudnn", "mkl", "random"), "use te.extern with a Python function"),
         "graph_executor": _GRAPH,
     },
@@ -347,9 +362,6 @@ refuse(
             "loop IR is internal; tensorlang.ir.expr.walk visits the nodes of an expression",
         ),
         **dict.fromkeys(("end_profile_intrinsic", "start_profile_intrinsic"), "time a kernel with its time_evaluator"),
-        **dict.fromkeys(
-            ("q_multiply_shift", "q_multiply_shift_per_axis"), "multiply as int64, add the rounding, shift_right"
-        ),
         "CommReducer": "use te.comm_reducer",
         "DataProducer": "use te.Tensor",
         "PrimFunc": "use tensorlang.lower(s, args)",
@@ -364,12 +376,42 @@ refuse(
     },
 )
 _SCHEDULES = "topi.schedule schedules any program"
+_AHEAD = "weights are laid out ahead by topi.winograd_pack, topi.conv2d_pack and topi.pack_weight"
+_SCRIPT = "write it as te.hybrid.script; topi.cumsum and te.scan scan, topi.vision.non_max_suppression suppresses"
+
 refuse(
     "tensorlang.topi",
     {
         "generic_func": _SCHEDULES,
-        "tag": "rules go by op.tag, which te.compute takes as tag=",
+        **dict.fromkeys(("scanop", "sparse_fill_empty_rows", "sparse_reshape"), _SCRIPT),
+        **dict.fromkeys(
+            (
+                "conv2d_gemm_weight_transform",
+                "conv2d_winograd_nchw_without_weight_transform",
+                "conv2d_winograd_nhwc_without_weight_transform",
+                "conv2d_winograd_weight_transform",
+                "conv3d_winograd_weight_transform",
+                "dense_pack",
+                "winograd_transform_matrices",
+            ),
+            _AHEAD,
+        ),
     },
+)
+refuse("tensorlang.topi.vision", {"regular_non_max_suppression": _SCRIPT})
+refuse(
+    "tensorlang.classic.constants",
+    dict.fromkeys(
+        ("make_idx", "nchw_pack_layout", "nchw_xc_layout", "within_index"),
+        "layouts are text, as in NCHW16c; slices are topi.strided_slice",
+    ),
+)
+refuse(
+    "tensorlang.classic.schedules",
+    dict.fromkeys(
+        ("conv2d_avx_1x1", "conv2d_avx_common", "mprofile", "tensor_intrin"),
+        "topi.schedule schedules for every target; instructions are te.intrin",
+    ),
 )
 refuse(
     "tensorlang.runtime",

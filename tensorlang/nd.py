@@ -20,6 +20,10 @@ from tensorlang.runtime.memory import aligned_empty
 _CPU = "cpu"
 
 
+_OTHERS = ("aocl", "aocl_sw_emu", "ext_dev", "hexagon", "metal", "rocm", "sdaccel", "vulkan", "webgpu")
+"""Kinds of devices that classic programs ask for and skip where there is none."""
+
+
 @dataclass(frozen=True, slots=True)
 class Device:
     """A device by kind and number: the CPU, or a device of target cuda or opencl."""
@@ -30,6 +34,8 @@ class Device:
     @property
     def exist(self) -> bool:
         """Whether this machine has the device."""
+        if self.kind in _OTHERS:
+            return False
         return 0 <= self.device_id < (1 if self.kind == _CPU else _memory(self).count())
 
     def sync(self) -> None:
@@ -44,12 +50,14 @@ class Device:
 def device(dev_type: str, dev_id: int = 0) -> Device:
     """Return the device of a target kind (`llvm`, `cpu`, `interpreter`, `cuda`, `opencl`) by its number.
 
-    OpenCL devices are numbered GPUs first. Raises TargetError for another kind; whether the machine has the device is
-    `.exist`.
+    OpenCL devices are numbered GPUs first. Whether the machine has the device is `.exist`: False for kinds that classic
+    te has and tensorlang has not (`metal`, `vulkan`, ...). Raises TargetError for another kind.
     """
     from tensorlang.target.kinds import KINDS, capabilities  # declares intrinsics, which te alone does not need
 
     kind = str(dev_type).split()[0] if str(dev_type).split() else ""
+    if kind in _OTHERS:
+        return Device(kind, dev_id)
     if kind not in (_CPU, *KINDS):
         raise TargetError(f"unknown device {dev_type!r}; known: {', '.join((_CPU, *KINDS))}")
     return Device(kind if capabilities(kind).device else _CPU, dev_id)

@@ -19,7 +19,8 @@ from tensorlang.errors import DefinitionError, TargetError
     [
         ("tensorlang.autotvm.tuner", "tensorlang.autotune.tuner"),
         ("tensorlang.auto_scheduler", "tensorlang.autotune"),
-        ("tensorlang.topi.nn", "tensorlang.topi"),
+        ("tensorlang.topi.nn", "tensorlang.classic.nn"),
+        ("tensorlang.topi.image", "tensorlang.topi"),
         ("tensorlang.topi.nn.utils", "tensorlang.classic.constants"),
         ("tensorlang.runtime.ndarray", "tensorlang.nd"),
         ("tensorlang.contrib.sparse", "tensorlang.topi.sparse"),

@@ -151,8 +151,9 @@ def test_devices() -> None:
     assert tvm.cpu(0).exist and not tvm.cpu(7).exist
     tvm.cpu().sync()
     assert tvm.device("cuda", 1) == tvm.nd.Device("cuda", 1)
-    with pytest.raises(TargetError, match="unknown device 'metal'; known: cpu, llvm, interpreter, cuda, opencl"):
-        tvm.device("metal", 0)
+    with pytest.raises(TargetError, match="unknown device 'metla'; known: cpu, llvm, interpreter, cuda, opencl"):
+        tvm.device("metla", 0)
+    assert not tvm.device("metal", 0).exist
 
 
 def test_tir_constructors() -> None:

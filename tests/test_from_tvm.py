@@ -173,11 +173,36 @@ topi.vision.rcnn.roi_pool_nchw data rois pooled_size spatial_scale
 topi.vision.ssd.multibox_prior data sizes ratios steps offsets clip
 topi.vision.ssd.multibox_transform_loc cls_prob loc_pred anchor clip threshold variances
 topi.concatenate a_tuple axis
-topi.take a indices axis
+topi.take a indices axis batch_dims mode
 topi.gather data axis indices
 topi.reshape a newshape
 topi.squeeze a axis
 topi.split ary indices_or_sections axis
+topi.argmax data axis keepdims select_last_index
+topi.argmin data axis keepdims select_last_index
+topi.collapse_sum data target_shape
+topi.dft re_data im_data inverse
+topi.stft data n_fft hop_length win_length window normalized onesided output_shape
+topi.fixed_point_multiply x multiplier shift
+topi.fixed_point_multiply_per_axis x y lshift rshift is_lshift_required is_rshift_required axes
+topi.nn.matmul tensor_a tensor_b bias out_dtype transpose_a transpose_b
+topi.nn.batch_matmul tensor_a tensor_b oshape out_dtype transpose_a transpose_b
+topi.nn.batch_norm data gamma beta moving_mean moving_var axis epsilon center scale training momentum
+topi.nn.conv inp filt stride padding dilation groups data_layout kernel_layout out_dtype
+topi.nn.conv1d data kernel strides padding dilation data_layout kernel_layout out_dtype
+topi.nn.conv1d_ncw data kernel strides padding dilation out_dtype
+topi.nn.conv1d_nwc data kernel strides padding dilation out_dtype
+topi.nn.group_conv1d_ncw data kernel strides padding dilation groups out_dtype
+topi.nn.group_conv1d_nwc data kernel strides padding dilation groups out_dtype
+topi.nn.conv2d_winograd_nchw data weight strides padding dilation out_dtype pre_computed
+topi.nn.fifo_buffer data buffer axis
+topi.nn.simulated_quantize data out_dtype output_scale output_zero_point axis
+topi.nn.simulated_dequantize data in_dtype input_scale input_zero_point axis
+topi.nn.sparse_conv2d dense_data sparse_data sparse_indices sparse_indptr layout kernel_size
+topi.nn.upsampling3d data scale_d scale_h scale_w layout method coordinate_transformation_mode
+topi.image.dilation2d_nhwc input filter stride padding dilations out_dtype
+topi.random.multinomial gen probs num_samples
+topi.vision.rcnn.proposal cls_prob bbox_pred im_info scales ratios feature_stride threshold rpn_pre_nms_top_n
 topi.nn.depth_to_space data block_size layout mode
 topi.nn.space_to_batch_nd data block_shape pad_before pad_after pad_value
 topi.nn.batch_to_space_nd data block_shape crop_begin_list crop_end_list

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError, shown
 from tensorlang.ir.expr import Const, Expr
 from tensorlang.location import caller
+from tensorlang.names import lookup
 from tensorlang.schedule import Schedule
-from tensorlang.te.operation import ComputeOp, Operation, PlaceholderOp
+from tensorlang.target import Target
+from tensorlang.te.operation import ComputeOp, Operation, PlaceholderOp, Tensor
 from tensorlang.topi.windows import Padding, around
 
 
@@ -70,6 +77,111 @@ def get_pad_tuple(padding: Padding, kernel: Sequence[int]) -> tuple[int, int, in
     return top, left, bottom, right
 
 
+def get_pad_tuple1d(padding: Padding, kernel: Sequence[int]) -> tuple[int, int]:
+    """Return padding before and behind a line, as get_pad_tuple."""
+    (before,), (behind,) = around("padding", padding, [n - 1 for n in get_const_tuple(kernel)])
+    return before, behind
+
+
+def get_pad_tuple3d(padding: Padding, kernel: Sequence[int]) -> tuple[int, int, int, int, int, int]:
+    """Return padding in front, above, to the left, behind, below and to the right, as get_pad_tuple."""
+    (front, top, left), (back, bottom, right) = around("padding", padding, [n - 1 for n in get_const_tuple(kernel)])
+    return front, top, left, back, bottom, right
+
+
+def get_pad_tuple_generic(padding: Padding, kernel: Sequence[int]) -> list[list[int]]:
+    """Return padding before and behind each axis, of any number of them."""
+    before, behind = around("padding", padding, [n - 1 for n in get_const_tuple(kernel)])
+    return [list(before), list(behind)]
+
+
+def get_float_tuple(in_tuple: Sequence[float | Expr]) -> tuple[float, ...]:
+    """Return the numbers that expressions are; DefinitionError for any other."""
+    return tuple(map(get_const_float, in_tuple))
+
+
+def ceil_div(a: int | Expr, b: int | Expr) -> Any:
+    """Return the quotient, rounded up."""
+    return (a + (b - 1)) // b
+
+
+def swap(arr: Sequence[Any], axis: int) -> list[Any]:
+    """Return a list whose last item and the one at a place are exchanged."""
+    made = list(arr)
+    made[axis], made[-1] = made[-1], made[axis]
+    return made
+
+
+def ravel_index(indices: Sequence[int | Expr], shape: Sequence[int | Expr]) -> Any:
+    """Return the place of an index in a flattened tensor; None without dimensions."""
+    place: Any = None
+    for index, extent in zip(indices, shape, strict=True):
+        place = index if place is None else place * extent + index
+    return place
+
+
+def unravel_index(idx: int | Expr, shape: Sequence[int | Expr]) -> list[Any]:
+    """Return the index of a place in a flattened tensor."""
+    rest: Any = idx
+    found = list[Any]()
+    for extent in reversed(shape):
+        found.insert(0, rest % extent)
+        rest = rest // extent
+    return found
+
+
+def get_shape(src_shape: Sequence[int | Expr], src_layout: str, dst_layout: str) -> tuple[Any, ...]:
+    """Return a shape in the order of another layout of the same letters and blocks; DefinitionError for others."""
+    source, wanted = ([*re.findall(r"\d*[a-z]|[A-Z]", text)] for text in (src_layout, dst_layout))
+    if sorted(source) != sorted(wanted) or len(src_shape) != len(source):
+        raise DefinitionError(f"{src_layout} and {dst_layout} are no orders of the {len(src_shape)} axes", caller())
+    return get_const_tuple([src_shape[source.index(letter)] for letter in wanted])
+
+
+def const_matrix(
+    matrix: npt.NDArray[Any], name: str = "const_matrix", attrs: Mapping[str, Any] | None = None
+) -> Tensor:
+    """Return a tensor of the numbers of a matrix, which are part of the program."""
+    del attrs  # of TVM's schedules
+    return _table(np.asarray(matrix), name)
+
+
+def const_vector(vector: npt.NDArray[Any], name: str = "const_vector") -> Tensor:
+    """Return a tensor of the numbers of a vector, which are part of the program."""
+    return _table(np.asarray(vector), name)
+
+
+def _table(numbers: npt.NDArray[Any], name: str) -> Tensor:
+    dtype = dtypes.canonical(numbers.dtype)
+
+    def element(*i: Expr) -> Expr:
+        made: Expr = te.const(0, dtype)
+        for place in np.ndindex(*numbers.shape):
+            here = [k.equal(n) for k, n in zip(i, place, strict=True)]
+            made = te.select(te.all(*here), te.const(numbers[place].item(), dtype), made)
+        return made
+
+    made = te.compute(numbers.shape, element, name=name)
+    assert isinstance(made, Tensor)
+    return made
+
+
+def is_dynamic_shape(shape: Sequence[int | Expr]) -> bool:
+    """Return whether an extent is passed with the call."""
+    return any(not isinstance(n, int | Const) for n in shape)
+
+
+def is_target(names: str | Sequence[str]) -> bool:
+    """Return whether the current target has one of these names or keys."""
+    target = Target.current(allow_none=True)
+    wanted = [names] if isinstance(names, str) else names
+    return target is not None and any(name in (str(target.kind), *target.keys) for name in wanted)
+
+
+class InvalidShapeError(ValueError):
+    """What programs raise for shapes that an operator does not take."""
+
+
 def traverse_inline(s: Schedule, final_op: Operation, callback: Callable[[Any], object]) -> None:
     """Inline what only maps elements on the way to an output, but for outputs, and call `callback` for each operation.
 
@@ -93,3 +205,7 @@ def traverse_inline(s: Schedule, final_op: Operation, callback: Callable[[Any], 
 def _is_map(op: Any) -> bool:
     plain = isinstance(op, ComputeOp) and not op.reduce_axis
     return plain and (not op.tag or any(word in op.tag for word in ("elemwise", "broadcast", "injective")))
+
+
+def __getattr__(name: str) -> Any:
+    return lookup(__name__, name)

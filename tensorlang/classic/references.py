@@ -205,9 +205,72 @@ def searchsorted_ref(sorted_sequence: Array, values: Array, right: bool, out_dty
     return meant(lambda rows, v: topi.searchsorted(rows, v, right, out_dtype), sorted_sequence, values)
 
 
+def conv3d_ncdhw_python(a_np: Array, w_np: Array, stride: Numbers, padding: Any, groups: int = 1) -> Any:
+    """Return the convolution of NCDHW data by OIDHW weights."""
+    return _windows(topi.conv3d_ncdhw, a_np, w_np, stride, padding, 1, groups)
+
+
+def conv3d_ndhwc_python(a_np: Array, w_np: Array, stride: Numbers, padding: Any, groups: int = 1) -> Any:
+    """Return the convolution of NDHWC data by DHWIO weights."""
+    return _windows(topi.conv3d_ndhwc, a_np, w_np, stride, padding, 1, groups)
+
+
+def group_conv1d_ncw_python(
+    a_np: Array, w_np: Array, stride: Numbers, padding: Any, dilation: Numbers, groups: int
+) -> Any:
+    """Return the convolution of NCW data by OIW weights in groups."""
+    return _windows(topi.group_conv1d_ncw, a_np, w_np, stride, padding, dilation, groups)
+
+
+def conv2d_transpose_nhwc_python(
+    a_nhwc: Array, weight: Array, weight_format: str, stride: Numbers, padding: Any, output_padding: Numbers = (0, 0)
+) -> Any:
+    """Return NHWC data spread by weights, whose axes are named: HWOI, HWIO, IOHW or OIHW."""
+    iohw = weight.transpose([weight_format.index(letter) for letter in "IOHW"])
+    data = a_nhwc.transpose(0, 3, 1, 2)
+    made = meant(lambda a, w: topi.conv2d_transpose_nchw(a, w, stride, padding, None, output_padding), data, iohw)
+    return made.transpose(0, 2, 3, 1)
+
+
+def depthwise_conv2d_python_nchwc(input_np: Array, filter_np: Array, stride: Numbers, padding: Any) -> Any:
+    """Return the depthwise convolution of data in blocks of channels."""
+    return _windows(topi.depthwise_conv2d_NCHWc, input_np, filter_np, stride, padding)
+
+
+def pool_grad_nchw(
+    a_np: Array,
+    out_grad_np: Array,
+    pool_size: Numbers,
+    strides: Numbers,
+    padding: Numbers,
+    pool_type: str,
+    ceil_mode: bool,
+    count_include_pad: bool = True,
+) -> Any:
+    """Return the gradient of pooled images."""
+
+    def gradient(grads: Any, a: Any) -> Any:
+        return topi.pool_grad(grads, a, pool_size, strides, padding, pool_type, ceil_mode, "NCHW", count_include_pad)
+
+    return meant(gradient, out_grad_np, a_np)
+
+
+def slice_axis_python(data: Array, axis: int, begin: int, end: int | None = None) -> Array:
+    """Return a slice along one axis."""
+    return np.asarray(data[(*[slice(None)] * axis, slice(begin, end))])
+
+
+def get_conv2d_nchw_implement(target: Any) -> tuple[Function, Function]:
+    """Return the convolution of a target, and what makes schedules of it."""
+    del target  # the current one counts, as for topi.schedule
+    return topi.conv2d_nchw, schedule_all
+
+
 _SAME: Mapping[str, tuple[Function, int]] = {
     "adaptive_pool": (topi.adaptive_pool, 1),
-    "batch_norm": (topi.batch_norm, 5),
+    "affine_grid_python": (topi.affine_grid, 1),
+    "batch_norm": (topi.nn.batch_norm, 5),
+    "batch_to_space_nd_python": (topi.batch_to_space_nd, 1),
     "conv1d_transpose_ncw_python": (topi.conv1d_transpose_ncw, 2),
     "conv2d_transpose_nchw_python": (topi.conv2d_transpose_nchw, 2),
     "conv1d_ncw_python": (topi.conv1d_ncw, 2),
@@ -220,14 +283,19 @@ _SAME: Mapping[str, tuple[Function, int]] = {
     "depthwise_conv2d_python_nchw": (topi.depthwise_conv2d_nchw, 2),
     "depthwise_conv2d_python_nhwc": (topi.depthwise_conv2d_nhwc, 2),
     "gather_nd_python": (topi.gather_nd, 2),
+    "grid_sample_python": (topi.grid_sample, 2),
     "group_norm_python": (topi.group_norm, 3),
-    "instance_norm_python": (topi.instance_norm, 3),
+    "instance_norm_python": (topi.nn.instance_norm, 3),
     "layer_norm_python": (topi.layer_norm, 3),
+    "lstm_python": (topi.lstm, 3),
     "matrix_set_diag": (topi.matrix_set_diag, 2),
     "nll_loss": (topi.nll_loss, 3),
+    "reorg_python": (vision.reorg, 1),
+    "rms_norm_python": (topi.nn.rms_norm, 2),
     "roi_align_nchw_python": (vision.roi_align_nchw, 2),
     "roi_align_nhwc_python": (vision.roi_align_nhwc, 2),
     "roi_pool_nchw_python": (vision.roi_pool_nchw, 2),
+    "space_to_batch_nd_python": (topi.space_to_batch_nd, 1),
     "sequence_mask": (topi.sequence_mask, 2),
     "space_to_depth_python": (topi.space_to_depth, 1),
     "strided_set_python": (topi.strided_set, 2),

@@ -205,10 +205,16 @@ def _limit(options: dict[str, str], name: str, otherwise: int) -> int:
     return int(text)
 
 
+_WITHOUT_EFFECT = ("-device", "-keys", "-libs", "-link-params", "-model", "-opt-level", "-runtime", "-system-lib")
+"""Options of classic targets that choose among TVM's schedules and runtimes, of which there is one here."""
+
+
 def _options(kind: str, known: Sequence[str], words: list[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for word in words:
         name, equals, value = word.partition("=")
+        if name in _WITHOUT_EFFECT and name not in known:
+            continue
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""

@@ -55,10 +55,30 @@ from tensorlang.topi.broadcast import (
     where,
 )
 from tensorlang.topi.cached_attention import cached_attention
-from tensorlang.topi.channels import bias_add, group_norm, instance_norm, lrn, prelu, scale_shift_nchw
+from tensorlang.topi.channels import (
+    bias_add,
+    group_norm,
+    instance_norm,
+    lrn,
+    prelu,
+    scale_shift_nchw,
+    scale_shift_nchwc,
+    scale_shift_nhwc,
+)
 from tensorlang.topi.contraction import einsum, tensordot
-from tensorlang.topi.conv2d import conv2d, conv2d_nchw, conv2d_NCHWc, conv2d_nhwc, conv2d_pack, group_conv2d_nchw
+from tensorlang.topi.conv2d import (
+    conv2d,
+    conv2d_hwcn,
+    conv2d_nchw,
+    conv2d_NCHWc,
+    conv2d_NCHWc_int8,
+    conv2d_nhwc,
+    conv2d_pack,
+    group_conv2d_nchw,
+)
 from tensorlang.topi.convolution import (
+    conv,
+    conv1d,
     conv1d_ncw,
     conv1d_nwc,
     conv1d_transpose_ncw,
@@ -66,7 +86,10 @@ from tensorlang.topi.convolution import (
     conv3d_ncdhw,
     conv3d_ndhwc,
     conv3d_transpose_ncdhw,
+    group_conv1d_ncw,
+    group_conv1d_nwc,
     group_conv2d_nhwc,
+    group_conv2d_transpose_nchw,
 )
 from tensorlang.topi.creation import (
     arange,
@@ -82,7 +105,7 @@ from tensorlang.topi.creation import (
     trilu,
 )
 from tensorlang.topi.dense import dense, dense_packed, pack_weight
-from tensorlang.topi.depthwise import depthwise_conv2d_nchw, depthwise_conv2d_nhwc
+from tensorlang.topi.depthwise import depthwise_conv2d_nchw, depthwise_conv2d_NCHWc, depthwise_conv2d_nhwc
 from tensorlang.topi.dispatch import schedule
 from tensorlang.topi.experts import experts_nbits
 from tensorlang.topi.gather import embedding, gather, take
@@ -92,14 +115,28 @@ from tensorlang.topi.layers.backward import (
     depthwise_conv2d_backward_weight_nhwc,
     pool_grad,
 )
-from tensorlang.topi.layers.bitserial import bitpack, bitserial_conv2d_nchw, bitserial_conv2d_nhwc, bitserial_dense
+from tensorlang.topi.layers.bitserial import (
+    binarize_pack,
+    binary_dense,
+    bitpack,
+    bitserial_conv2d_nchw,
+    bitserial_conv2d_nhwc,
+    bitserial_dense,
+)
 from tensorlang.topi.layers.correlation import correlation_nchw
 from tensorlang.topi.layers.cropping import crop_and_resize
 from tensorlang.topi.layers.deformable import deformable_conv2d_nchw, deformable_conv2d_nhwc
+from tensorlang.topi.layers.fourier import dft, stft
 from tensorlang.topi.layers.losses import nll_loss
-from tensorlang.topi.layers.morphology import dilation2d_nchw
+from tensorlang.topi.layers.morphology import dilation2d_nchw, dilation2d_nhwc
 from tensorlang.topi.layers.recurrent import gru, lstm
 from tensorlang.topi.layers.sampling import affine_grid, grid_sample
+from tensorlang.topi.layers.simulated import (
+    SQNN_CODE_TO_DTYPE,
+    SQNN_DTYPE_TO_CODE,
+    simulated_dequantize,
+    simulated_quantize,
+)
 from tensorlang.topi.layers.sparse import (
     sparse_add,
     sparse_dense,
@@ -163,14 +200,21 @@ from tensorlang.topi.operator import Operator
 from tensorlang.topi.pooling import avg_pool2d, global_pool, max_pool2d, pool2d
 from tensorlang.topi.pooling_axes import adaptive_pool, adaptive_pool1d, adaptive_pool3d, pool1d, pool3d
 from tensorlang.topi.quantized import dense_narrow, narrow_offsets, pack_narrow
-from tensorlang.topi.reduction import all, any, argmax, argmin, logsumexp, max, mean, min, prod, sum
+from tensorlang.topi.reduction import all, any, argmax, argmin, collapse_sum, logsumexp, max, mean, min, prod, sum
 from tensorlang.topi.repeating import flip, repeat, reverse_sequence, roll, stack, tile
-from tensorlang.topi.requantize import fixed_point, requantize
+from tensorlang.topi.requantize import fixed_point, fixed_point_multiply, fixed_point_multiply_per_axis, requantize
 from tensorlang.topi.resize import resize1d, resize2d, resize3d, upsampling
 from tensorlang.topi.rotary import rope, rope_tables
 from tensorlang.topi.scatter import scatter, scatter_add, scatter_elements, scatter_nd, sparse_to_dense
-from tensorlang.topi.slicing import dynamic_strided_slice, slice_like, sliding_window, strided_set, strided_slice
-from tensorlang.topi.softmax import log_softmax, softmax
+from tensorlang.topi.slicing import (
+    dynamic_strided_slice,
+    fifo_buffer,
+    slice_like,
+    sliding_window,
+    strided_set,
+    strided_slice,
+)
+from tensorlang.topi.softmax import fast_softmax, log_softmax, softmax
 from tensorlang.topi.sort import argsort, searchsorted, sort, topk
 from tensorlang.topi.space import (
     batch_to_space_nd,
@@ -197,20 +241,28 @@ from tensorlang.topi.winograd import conv2d_winograd, winograd_pack
 
 if TYPE_CHECKING:  # what the package offers here, for type checkers and editors
     from tensorlang import topi
-    from tensorlang.classic import constants, references, schedules
+    from tensorlang.classic import constants, references, schedules, tags
+    from tensorlang.classic import nn as nn
+    from tensorlang.classic.constants import InvalidShapeError as InvalidShapeError
     from tensorlang.classic.constants import get_pad_tuple as get_pad_tuple
+    from tensorlang.classic.constants import get_pad_tuple1d as get_pad_tuple1d
+    from tensorlang.classic.constants import get_pad_tuple3d as get_pad_tuple3d
+    from tensorlang.classic.constants import get_pad_tuple_generic as get_pad_tuple_generic
     from tensorlang.topi import random as random
     from tensorlang.topi import sparse as sparse
     from tensorlang.topi import vision as vision
 
-    image = nn = topi
-    arm_cpu = cuda = generic = x86 = schedules
+    image = math = tensor = topi
+    adreno = arm_cpu = bifrost = cuda = generic = gpu = hls = intel_graphics = mali = x86 = schedules
+    tag = tags
     testing = references
     utils = constants
 
 __all__ = [
     "BLOCK_FORMATS",
     "OPERATORS",
+    "SQNN_CODE_TO_DTYPE",
+    "SQNN_DTYPE_TO_CODE",
     "NbitsWeights",
     "Operator",
     "QuantizedBlocks",
@@ -240,6 +292,8 @@ __all__ = [
     "batch_norm",
     "batch_to_space_nd",
     "bias_add",
+    "binarize_pack",
+    "binary_dense",
     "bitpack",
     "bitserial_conv2d_nchw",
     "bitserial_conv2d_nhwc",
@@ -254,12 +308,17 @@ __all__ = [
     "ceil",
     "ceil_log2",
     "clip",
+    "collapse_sum",
     "concatenate",
+    "conv",
+    "conv1d",
     "conv1d_ncw",
     "conv1d_nwc",
     "conv1d_transpose_ncw",
     "conv2d",
     "conv2d_NCHWc",
+    "conv2d_NCHWc_int8",
+    "conv2d_hwcn",
     "conv2d_narrow",
     "conv2d_nchw",
     "conv2d_nhwc",
@@ -281,13 +340,16 @@ __all__ = [
     "dense_narrow",
     "dense_packed",
     "depth_to_space",
+    "depthwise_conv2d_NCHWc",
     "depthwise_conv2d_backward_input_nhwc",
     "depthwise_conv2d_backward_weight_nhwc",
     "depthwise_conv2d_nchw",
     "depthwise_conv2d_nhwc",
     "dequantize",
+    "dft",
     "dilate",
     "dilation2d_nchw",
+    "dilation2d_nhwc",
     "divide",
     "dynamic_strided_slice",
     "einsum",
@@ -303,8 +365,12 @@ __all__ = [
     "eye",
     "fast_erf",
     "fast_exp",
+    "fast_softmax",
     "fast_tanh",
+    "fifo_buffer",
     "fixed_point",
+    "fixed_point_multiply",
+    "fixed_point_multiply_per_axis",
     "flatten",
     "flip",
     "floor",
@@ -319,8 +385,11 @@ __all__ = [
     "greater",
     "greater_equal",
     "grid_sample",
+    "group_conv1d_ncw",
+    "group_conv1d_nwc",
     "group_conv2d_nchw",
     "group_conv2d_nhwc",
+    "group_conv2d_transpose_nchw",
     "group_format",
     "group_norm",
     "gru",
@@ -403,6 +472,8 @@ __all__ = [
     "round",
     "rsqrt",
     "scale_shift_nchw",
+    "scale_shift_nchwc",
+    "scale_shift_nhwc",
     "scatter",
     "scatter_add",
     "scatter_elements",
@@ -414,6 +485,8 @@ __all__ = [
     "sigmoid",
     "sign",
     "silu",
+    "simulated_dequantize",
+    "simulated_quantize",
     "sin",
     "sinh",
     "slice_like",
@@ -432,6 +505,7 @@ __all__ = [
     "sqrt",
     "squeeze",
     "stack",
+    "stft",
     "strided_set",
     "strided_slice",
     "subtract",

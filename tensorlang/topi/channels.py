@@ -50,6 +50,34 @@ def prelu(x: Tensor, slope: Tensor, axis: int = 1, name: str = "prelu") -> Tenso
 
 
 @checked
+def scale_shift_nhwc(Input: Tensor, Scale: Tensor, Shift: Tensor, name: str = "scale_shift") -> Tensor:
+    """Return images [n, h, w, c] times the scale of their channels plus the shift, as scale_shift_nchw.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.nn.scale_shift_nhwc, [[[[1.0, 2.0]]]], [10.0, 10.0], [1.0, 2.0]).tolist()
+    [[[[11.0, 22.0]]]]
+    """
+    for vector in (Scale, Shift):
+        _vector("scale_shift_nhwc", Input, vector, normalized("scale_shift_nhwc", Input, -1))
+    return computed(Input.shape, lambda *i: Input(*i) * Scale(i[-1]) + Shift(i[-1]), name)
+
+
+@checked
+def scale_shift_nchwc(Input: Tensor, Scale: Tensor, Shift: Tensor, name: str = "scale_shift") -> Tensor:
+    """Return images [n, c / b, h, w, b] times the scales [c / b, b] of their channels plus the shifts.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.nn.scale_shift_nchwc, [[[[[1.0, 2.0]]]]], [[10.0, 10.0]], [[1.0, 2.0]]).tolist()
+    [[[[[11.0, 22.0]]]]]
+    """
+    for matrix in (Scale, Shift):
+        wanted = (Input.shape[1], Input.shape[4]) if Input.ndim == 5 else ()
+        if not wanted or matrix.ndim != 2 or not all(map(same, matrix.shape, wanted)):
+            raise DefinitionError(f"scale_shift_nchwc wants a matrix for axes 1 and 4 of {Input}, got {matrix}")
+    return computed(Input.shape, lambda *i: Input(*i) * Scale(i[1], i[4]) + Shift(i[1], i[4]), name)
+
+
+@checked
 def scale_shift_nchw(Input: Tensor, Scale: Tensor, Shift: Tensor, name: str = "scale_shift") -> Tensor:
     """Return images times the scale of their channels plus the shift; DefinitionError where these do not fit.
 

@@ -22,6 +22,32 @@ from tensorlang.topi.examples import EXAMPLES
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_ALSO = {
+    "Filter": ("weight", "kernel"),
+    "Input": ("data",),
+    "a": ("data", "tensors"),
+    "current_layout": ("src_layout",),
+    "desired_layout": ("dst_layout",),
+    "filter": ("weight",),
+    "inp": ("data",),
+    "input": ("data",),
+    "kernel": ("weight",),
+    "lhs": ("x",),
+    "n": ("rhs",),
+    "out_dtype": ("dtype",),
+    "rhs": ("y",),
+    "stride": ("strides",),
+    "strides": ("stride",),
+    "tensor": ("array",),
+    "tensor_a": ("a",),
+    "tensor_b": ("b",),
+    "transp_a": ("transpose_a",),
+    "transp_b": ("transpose_b",),
+    "weight": ("kernel",),
+    "x": ("lhs", "data"),
+    "y": ("rhs",),
+}
+"""Words that programs of classic te call parameters by, and what they are here where they are no parameters."""
 _DTYPES = ("dtype", "out_dtype")
 """Parameters that name a dtype: whatever NumPy takes for one will do."""
 ROOMS = ("random", "sparse", "vision")
@@ -48,7 +74,7 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     @wraps(function)
     def held(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            given = signature.bind(*args, **kwargs)
+            given = signature.bind(*args, **_renamed(kwargs, signature))
         except TypeError:
             return function(*args, **kwargs)  # Python says what is missing, or too much
         hints = _hints(function)
@@ -57,6 +83,15 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
         return function(*given.args, **given.kwargs)
 
     return held
+
+
+def _renamed(kwargs: dict[str, Any], signature: inspect.Signature) -> dict[str, Any]:
+    """Arguments by the names that parameters have here."""
+    known = signature.parameters
+    if all(name in known for name in kwargs):
+        return kwargs
+    free = {name: [word for word in _ALSO.get(name, ()) if word in known and word not in kwargs] for name in kwargs}
+    return {name if name in known or not free[name] else free[name][0]: value for name, value in kwargs.items()}
 
 
 def named(name: str, doc: str, function: Callable[P, R]) -> Callable[P, R]:
@@ -74,7 +109,7 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _argument(function: Callable[..., Any], name: str, value: Any, hint: Any, given: Iterable[Any]) -> Any:
-    if name in _DTYPES and value is not None:
+    if name in _DTYPES and value is not None and hint is not Tensor:
         return dtypes.canonical(value)
     found = fitted(value, hint)
     if found is _UNFIT:

@@ -21,14 +21,14 @@ def einsum(subscripts: str, *operands: Tensor, name: str = "einsum") -> Tensor:
     """Return the sum of products that `subscripts` describes, as NumPy's einsum: `"ij,jk->ik"` is a matrix product.
 
     Letters that are not in the result are summed over; without an arrow the result has the letters that occur once, in
-    alphabetical order. Half precision is added up in float32, bools by or. DefinitionError for anything but letters,
-    and extents that do not fit; there is no ellipsis.
+    alphabetical order. An ellipsis stands for the axes that no letter names, which are broadcast. Half precision is
+    added up in float32, bools by or. DefinitionError for anything but letters, and extents that do not fit.
 
         >>> from tensorlang import te, topi
         >>> topi.einsum("bij,bjk->bik", te.placeholder((2, 3, 4)), te.placeholder((2, 4, 5))).shape
         (2, 3, 5)
     """
-    inputs, made = _letters(subscripts)
+    inputs, made = _letters(subscripts, [x.ndim for x in operands])
     extents: dict[str, Expr] = {}
     fits = len(inputs) == len(operands) and all(len(w) == x.ndim for w, x in zip(inputs, operands, strict=False))
     for word, x in zip(inputs, operands, strict=False) if fits else ():
@@ -90,11 +90,18 @@ def tensordot(
     return einsum(f"{''.join(first)},{''.join(second)}->{''.join(kept)}", a, b, name=name)
 
 
-def _letters(subscripts: str) -> tuple[list[str], str]:
-    """The letters of the inputs and of the result."""
-    text = subscripts.replace(" ", "")
-    left, arrow, right = text.partition("->")
+def _letters(subscripts: str, ranks: Sequence[int]) -> tuple[list[str], str]:
+    """The letters of the inputs and of the result; an ellipsis is letters that are free."""
+    left, arrow, right = subscripts.replace(" ", "").partition("->")
     inputs = left.split(",")
+    if any(word.count("...") for word in inputs):
+        known = zip(inputs, ranks, strict=False)
+        more = [rank - len(word.replace("...", "")) if "..." in word else 0 for word, rank in known]
+        free = [c for c in string.ascii_letters if c not in subscripts][: max(0, *more)]
+        named = ("".join(free[len(free) - max(n, 0) :]) for n in more)
+        inputs = [word.replace("...", letters, 1) for word, letters in zip(inputs, named, strict=False)]
+        once = "".join(sorted(c for c in set(left) if c.isalpha() and left.count(c) == 1))
+        arrow, right = "->", (right if arrow else f"...{once}").replace("...", "".join(free), 1)
     every = "".join(inputs)
     if not all(c.isascii() and c.isalpha() for c in every + right):
         raise DefinitionError(f"einsum: {subscripts!r} is no list of letters, as in 'ij,jk->ik'")

@@ -197,6 +197,59 @@ def group_conv2d_nchw(
 
 
 @checked
+def conv2d_hwcn(
+    data: Tensor,
+    weight: Tensor,
+    stride: Pair = 1,
+    padding: Padding = 0,
+    dilation: Pair = 1,
+    out_dtype: str | None = None,
+) -> Tensor:
+    """Return `conv2d` of HWCN data with HWIO weights.
+
+    >>> import numpy as np
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.conv2d_hwcn, np.ones((3, 3, 2, 1)), np.ones((3, 3, 2, 1))).tolist()
+    [[[[18.0]]]]
+    """
+    return conv2d(data, weight, stride, padding, dilation, "HWCN", "HWIO", out_dtype)
+
+
+@checked
+def conv2d_NCHWc_int8(
+    data: Tensor,
+    weight: Tensor,
+    stride: Pair = 1,
+    padding: Padding = 0,
+    dilation: Pair = 1,
+    layout: str = "",
+    out_layout: str = "",
+    out_dtype: str = "int32",
+    n_elems: int = 4,
+) -> Tensor:
+    """Return `conv2d_NCHWc` of weights [o / p, c / b, kh, kw, b / n, p, n], in which n inputs are neighbours.
+
+    DefinitionError for other weights than those, n being `n_elems`.
+
+        >>> from tensorlang import te, topi
+        >>> data, weight = te.placeholder((1, 2, 5, 5, 8), "uint8"), te.placeholder((3, 2, 3, 3, 2, 16, 4), "int8")
+        >>> topi.nn.conv2d_NCHWc_int8(data, weight).shape
+        (1, 3, 3, 3, 16)
+    """
+    if weight.ndim != 7 or not same(weight.shape[6], Const(n_elems, "int32")):
+        raise DefinitionError(f"conv2d_NCHWc_int8 wants weights of 7 dimensions, the last of {n_elems}, got {weight}")
+    outer, chunks, high, wide, inner, block, _ = weight.shape
+
+    def element(o: Expr, c: Expr, y: Expr, x: Expr, i: Expr, p: Expr) -> Expr:
+        return weight(o, c, y, x, binary("floordiv", i, n_elems), p, binary("floormod", i, n_elems))
+
+    shape = (outer, chunks, high, wide, simplify(inner * n_elems), block)
+    plain = te.compute(shape, element, name="conv2d_NCHWc_weight")
+    assert isinstance(plain, Tensor)
+    return conv2d_NCHWc(data, plain, stride, padding, dilation, layout, out_layout, out_dtype)
+
+
+@checked
 def conv2d_pack(weight: Tensor, block: int = 32, kernel_layout: str = "OIHW", name: str = "packed") -> Tensor:
     """Return weights as schedules want them, [o / block, kh, kw, c, block] (OHWI32o), for `conv2d` to be told so.
 

@@ -12,8 +12,9 @@ from tensorlang.ir.expr import Expr, as_expr, binary, same
 from tensorlang.ir.simplify import simplify
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
-from tensorlang.topi.checked import named
+from tensorlang.topi.checked import checked, named
 from tensorlang.topi.computed import computed
+from tensorlang.topi.conv2d import conv2d
 from tensorlang.topi.windows import Numbers, Padding, Window, around, each, windows_over
 
 _AXES = "WHD"
@@ -242,6 +243,23 @@ def _direct(name: str, rank: int, last: bool, doc: str) -> Callable[..., Tensor]
     return named(name, doc, operator)
 
 
+def _line(name: str, last: bool, doc: str) -> Callable[..., Tensor]:
+    """A convolution over one axis, whose groups come last."""
+
+    def operator(
+        data: Tensor,
+        kernel: Tensor,
+        strides: Numbers = 1,
+        padding: Padding = "VALID",
+        dilation: Numbers = 1,
+        out_dtype: str | None = None,
+        groups: int = 1,
+    ) -> Tensor:
+        return convolved(name, data, kernel, strides, padding, dilation, groups, out_dtype, _Form(1, last))
+
+    return named(name, doc, operator)
+
+
 def _spread(name: str, rank: int, doc: str) -> Callable[..., Tensor]:
     """A transposed convolution over so many axes."""
 
@@ -260,8 +278,10 @@ def _spread(name: str, rank: int, doc: str) -> Callable[..., Tensor]:
 
 
 _GROUPED = "channels may be in groups; half precision is added up in float32."
-conv1d_ncw = _direct("conv1d_ncw", 1, False, f"Return NCW data convolved with OIW weights; {_GROUPED}")
-conv1d_nwc = _direct("conv1d_nwc", 1, True, f"Return NWC data convolved with WIO weights; {_GROUPED}")
+conv1d_ncw = _line("conv1d_ncw", False, f"Return NCW data convolved with OIW weights; {_GROUPED}")
+conv1d_nwc = _line("conv1d_nwc", True, f"Return NWC data convolved with WIO weights; {_GROUPED}")
+group_conv1d_ncw = _direct("group_conv1d_ncw", 1, False, "Return `conv1d_ncw` in groups, whose number comes earlier.")
+group_conv1d_nwc = _direct("group_conv1d_nwc", 1, True, "Return `conv1d_nwc` in groups, whose number comes earlier.")
 conv3d_ncdhw = _direct("conv3d_ncdhw", 3, False, f"Return NCDHW data convolved with OIDHW weights; {_GROUPED}")
 conv3d_ndhwc = _direct("conv3d_ndhwc", 3, True, f"Return NDHWC data convolved with DHWIO weights; {_GROUPED}")
 group_conv2d_nhwc = _direct("group_conv2d_nhwc", 2, True, f"Return NHWC data convolved with HWIO weights; {_GROUPED}")
@@ -269,3 +289,62 @@ _WINDOWS = "adding up windows that meet: the gradient of a convolution; `output_
 conv1d_transpose_ncw = _spread("conv1d_transpose_ncw", 1, f"Return NCW data spread by IOW weights, {_WINDOWS}")
 conv2d_transpose_nchw = _spread("conv2d_transpose_nchw", 2, f"Return NCHW data spread by IOHW weights, {_WINDOWS}")
 conv3d_transpose_ncdhw = _spread("conv3d_transpose_ncdhw", 3, f"Return NCDHW data spread by IODHW weights, {_WINDOWS}")
+group_conv2d_transpose_nchw = _spread(
+    "group_conv2d_transpose_nchw", 2, "Return `conv2d_transpose_nchw` in groups of channels."
+)
+_BY_LAYOUT: dict[str, Callable[..., Tensor]] = {
+    "NCW": group_conv1d_ncw,
+    "NWC": group_conv1d_nwc,
+    "NCDHW": conv3d_ncdhw,
+    "NDHWC": conv3d_ndhwc,
+}
+_KERNELS = {"NCW": "OIW", "NWC": "WIO", "NCDHW": "OIDHW", "NDHWC": "DHWIO"}
+
+
+@checked
+def conv(
+    inp: Tensor,
+    filt: Tensor,
+    stride: Numbers,
+    padding: Padding,
+    dilation: Numbers,
+    groups: int,
+    data_layout: str,
+    kernel_layout: str = "",
+    out_dtype: str | None = None,
+) -> Tensor:
+    """Return the convolution over one, two or three axes, in groups, that a layout names: NCW, NHWC, NCDHW, ...
+
+    DefinitionError for other layouts, and for weights that do not fit.
+
+        >>> from tensorlang import te, topi
+        >>> x, w = te.placeholder((1, 4, 9)), te.placeholder((6, 2, 3))
+        >>> topi.nn.conv(x, w, 2, 1, 1, 2, "NCW").shape
+        (1, 6, 5)
+    """
+    if len(data_layout) == 4:
+        return conv2d(inp, filt, stride, padding, dilation, data_layout, kernel_layout, out_dtype, groups)
+    if data_layout not in _BY_LAYOUT or kernel_layout not in ("", _KERNELS[data_layout]):
+        known = ", ".join(f"{data} with {kernel}" for data, kernel in _KERNELS.items())
+        raise DefinitionError(f"conv takes {known}, or images; got {data_layout!r} with {kernel_layout!r}")
+    return _BY_LAYOUT[data_layout](inp, filt, stride, padding, dilation, groups, out_dtype)
+
+
+@checked
+def conv1d(
+    data: Tensor,
+    kernel: Tensor,
+    strides: Numbers = 1,
+    padding: Padding = "VALID",
+    dilation: Numbers = 1,
+    data_layout: str = "NCW",
+    kernel_layout: str = "",
+    out_dtype: str | None = None,
+) -> Tensor:
+    """Return `conv1d_ncw` or `conv1d_nwc`, by the layout of the data; DefinitionError for others.
+
+    >>> from tensorlang import te, topi
+    >>> te.evaluate(topi.nn.conv1d, [[[1.0, 2.0, 3.0]]], [[[1.0, 1.0]]]).tolist()
+    [[[3.0, 5.0]]]
+    """
+    return conv(data, kernel, strides, padding, dilation, 1, data_layout, kernel_layout, out_dtype)

@@ -12,8 +12,11 @@ from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Const, Expr, as_expr, binary, cast, same
 from tensorlang.ir.simplify import simplify
+from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
+from tensorlang.topi import layouts
 from tensorlang.topi.checked import checked
+from tensorlang.topi.computed import computed
 from tensorlang.topi.conv2d import conv2d_reference
 from tensorlang.topi.layouts import layout
 from tensorlang.topi.operator import Operator
@@ -72,6 +75,50 @@ def depthwise_conv2d_nhwc(
     """
     zeros = _Zeros(zero_point, weight_zero_point)
     return _depthwise(data, weight, "NHWC", "HWCM", stride, padding, dilation, out_dtype, name, zeros)
+
+
+@checked
+def depthwise_conv2d_NCHWc(
+    data: Tensor,
+    weight: Tensor,
+    stride: Pair = 1,
+    padding: Padding = 0,
+    dilation: Pair = 1,
+    layout: str = "",
+    out_layout: str = "",
+    out_dtype: str | None = None,
+    name: str = "depthwise_conv2d_NCHWc",
+) -> Tensor:
+    """Return `depthwise_conv2d_nchw` of blocked data [n, c / b, h, w, b] with weights [o / p, 1, kh, kw, 1, p].
+
+    The output has blocks of p channels; layouts that are given, such as NCHW16c, have to agree. DefinitionError when
+    shapes do not fit.
+
+        >>> from tensorlang import te, topi
+        >>> data, weight = te.placeholder((1, 2, 6, 6, 8)), te.placeholder((4, 1, 3, 3, 1, 8))
+        >>> topi.nn.depthwise_conv2d_NCHWc(data, weight).shape
+        (1, 4, 4, 4, 8)
+    """
+    known = [extent_of(n) for x, axes in ((data, (1, 4)), (weight, (0, 1, 4, 5))) for n in x.shape[: max(axes) + 1]]
+    if data.ndim != 5 or weight.ndim != 6 or None in known:
+        raise DefinitionError(f"{name} wants data of 5 and weights of 6 dimensions, got {data} and {weight}")
+    (chunks, block), (outer, one, also_one, inner) = (
+        [extent_of(x.shape[d]) or 0 for d in axes] for x, axes in ((data, (1, 4)), (weight, (0, 1, 4, 5)))
+    )
+    agreed = layout in ("", f"NCHW{block}c") and out_layout in ("", f"NCHW{inner}c")
+    if (one, also_one) != (1, 1) or not chunks * block or (outer * inner) % (chunks * block) or not agreed:
+        raise DefinitionError(f"{name}: {weight} does not fit {data} in the layouts {layout!r} and {out_layout!r}")
+    images, times = layouts.layout(f"NCHW{block}c", "NCHW", ("C",)), outer * inner // (chunks * block)
+    slide = sliding(data, images, *windows(window_sizes(weight, 2, 3), stride, padding, dilation))
+    dtype = out_dtype or data.dtype
+
+    def body(n: Expr, o: Expr, y: Expr, x: Expr, i: Expr) -> Expr:
+        c, _ = _channel(o * inner + i, as_expr(times))
+        value, where = slide.element({"N": n, "C": c, "H": y, "W": x}, dtype)
+        factor = cast(weight(o, 0, slide.y, slide.x, 0, i), dtype)
+        return te.sum(value * factor, axis=[slide.y, slide.x], where=where)
+
+    return computed((data.shape[0], outer, slide.rows, slide.columns, inner), body, name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,18 @@ EXAMPLES: Mapping[str, tuple[str, str]] = {
         "te.evaluate(topi.conv1d_nwc, [[[1.0], [2.0], [3.0]]], [[[1.0]], [[1.0]]]).tolist()",
         "[[[3.0], [5.0]]]",
     ),
+    "group_conv1d_ncw": (
+        "topi.group_conv1d_ncw(te.placeholder((1, 4, 9)), te.placeholder((6, 2, 3)), groups=2).shape",
+        "(1, 6, 7)",
+    ),
+    "group_conv1d_nwc": (
+        "topi.group_conv1d_nwc(te.placeholder((1, 9, 4)), te.placeholder((3, 2, 6)), groups=2).shape",
+        "(1, 7, 6)",
+    ),
+    "group_conv2d_transpose_nchw": (
+        "topi.group_conv2d_transpose_nchw(te.placeholder((1, 8, 4, 4)), te.placeholder((8, 5, 3, 3)), groups=2).shape",
+        "(1, 10, 6, 6)",
+    ),
     "conv1d_transpose_ncw": (
         "te.evaluate(topi.conv1d_transpose_ncw, [[[1.0, 2.0]]], [[[1.0, 1.0]]]).tolist()",
         "[[[1.0, 3.0, 2.0]]]",

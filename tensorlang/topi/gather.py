@@ -21,11 +21,19 @@ _MODES = ("clip", "wrap", "fast")
 
 
 @checked
-def take(a: Tensor, indices: Tensor, axis: int | None = None, mode: str = "clip", name: str = "take") -> Tensor:
+def take(
+    a: Tensor,
+    indices: Tensor,
+    axis: int | None = None,
+    batch_dims: int = 0,
+    mode: str = "clip",
+    name: str = "take",
+) -> Tensor:
     """Return the slices of `a` that `indices` name along an axis (None: of the flattened tensor).
 
-    The shape of `indices` takes the place of the axis. An index out of range is brought to the nearest element
-    (`clip`), counted around (`wrap`), or an error when the kernel runs (`fast`). DefinitionError for anything else.
+    The shape of `indices` takes the place of the axis; its first `batch_dims` axes are those of `a`. An index out of
+    range is brought to the nearest element (`clip`), counted around (`wrap`), or an error when the kernel runs
+    (`fast`). DefinitionError for anything else.
 
         >>> from tensorlang import te, topi
         >>> te.evaluate(topi.take, [10, 20, 30], [2, 0])
@@ -34,14 +42,19 @@ def take(a: Tensor, indices: Tensor, axis: int | None = None, mode: str = "clip"
     if mode not in _MODES or not dtypes.info(indices.dtype).is_integer:
         raise DefinitionError(f"take wants integer indices and a mode of {_MODES}, got {indices} and {mode!r}")
     if axis is None:
-        return take(reshape(a, (-1,), name=f"{name}_flat"), indices, 0, mode, name)
+        return take(reshape(a, (-1,), name=f"{name}_flat"), indices, 0, batch_dims, mode, name)
     where = normalized("take", a, axis)
-    end = where + indices.ndim
+    if not 0 <= batch_dims <= min(where, indices.ndim) or not all(
+        map(same, a.shape[:batch_dims], indices.shape[:batch_dims])
+    ):
+        raise DefinitionError(f"take: {a} and {indices} have not {batch_dims} axes in common before axis {where}")
+    end = where + indices.ndim - batch_dims
 
     def element(*i: Expr) -> Expr:
-        return a(*i[:where], _within(indices(*i[where:end]), a.shape[where], mode), *i[end:])
+        at = indices(*i[:batch_dims], *i[where:end])
+        return a(*i[:where], _within(at, a.shape[where], mode), *i[end:])
 
-    made = te.compute((*a.shape[:where], *indices.shape, *a.shape[where + 1 :]), element, name=name)
+    made = te.compute((*a.shape[:where], *indices.shape[batch_dims:], *a.shape[where + 1 :]), element, name=name)
     assert isinstance(made, Tensor)
     return made
 

@@ -38,6 +38,11 @@ def _rounding(name: str, element: Callable[[Expr], Expr], doc: str) -> Function:
     return _of(_ALL, name, lambda v: element(v) if dtypes.info(v.dtype).is_float else v, doc)
 
 
+def _test(name: str, element: Callable[[Expr], Expr], whole: bool, doc: str) -> Function:
+    """A test of floats, which integers pass or not."""
+    return _of(_ALL, name, lambda v: element(v) if dtypes.info(v.dtype).is_float else te.const(whole, "bool"), doc)
+
+
 def _sign(v: Expr) -> Expr:
     if dtypes.info(v.dtype).kind == "uint":
         return te.minimum(v, 1)
@@ -90,9 +95,9 @@ hardsigmoid = _of(
     lambda v: te.minimum(te.maximum(v + 3.0, 0.0), 6.0) / 6.0,
     "Return `min(max(x + 3, 0), 6) / 6`.",
 )
-isnan = _of(_FLOATS, "isnan", te.isnan, "Return where `x` is not a number, as bool.")
-isinf = _of(_FLOATS, "isinf", te.isinf, "Return where `x` is an infinity, as bool.")
-isfinite = _of(_FLOATS, "isfinite", te.isfinite, "Return where `x` is a number, and no infinity, as bool.")
+isnan = _test("isnan", te.isnan, False, "Return where `x` is not a number, as bool; no integer is.")
+isinf = _test("isinf", te.isinf, False, "Return where `x` is an infinity, as bool; no integer is.")
+isfinite = _test("isfinite", te.isfinite, True, "Return where `x` is a number, and no infinity, as bool.")
 ceil_log2 = _of(_INTEGERS, "ceil_log2", _ceil_log2, "Return the smallest k with `2**k >= x`, of integers from 1 on.")
 bitwise_not = _of(("int", "uint", "bool"), "bitwise_not", lambda v: ~v, "Return the bits of `x`, flipped.")
 logical_not = _of(_ALL, "logical_not", lambda v: ~v if v.dtype == "bool" else v == 0, "Return where `x` is zero.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import mul
@@ -15,9 +16,11 @@ from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, as_expr
 from tensorlang.te.axis import Axis
 from tensorlang.te.operation import Tensor
-from tensorlang.topi.axes import normalized_all
+from tensorlang.topi.axes import extents, normalized_all
 from tensorlang.topi.checked import checked
+from tensorlang.topi.computed import computed
 from tensorlang.topi.operator import Operator
+from tensorlang.topi.transform import reshape
 
 Array = npt.NDArray[Any]
 Axes = int | Sequence[int] | None
@@ -154,31 +157,56 @@ def mean(data: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "m
 
 
 @checked
-def argmax(data: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "argmax") -> Tensor:
+def collapse_sum(data: Tensor, target_shape: Sequence[int], name: str = "collapse_sum") -> Tensor:
+    """Return `data` added up to the shape that was broadcast to its own: the way back of a broadcast.
+
+    Sums run over axes that the shape lacks in front, and over those of which it has 1. DefinitionError for a shape
+    that is not broadcast to that of `data`.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.collapse_sum, [[1.0, 2.0], [3.0, 5.0]], target_shape=(1,))
+        array([11.], dtype=float32)
+    """
+    shape, more = extents(name, data), data.ndim - len(target_shape)
+    kept = list(zip(target_shape, shape[builtins.max(more, 0) :], strict=False))
+    if more < 0 or not builtins.all(wanted in (1, n) for wanted, n in kept):
+        raise DefinitionError(f"{name}: the shape {tuple(target_shape)} is not broadcast to that of {data}")
+    axes = [d for d in range(data.ndim) if d < more or target_shape[d - more] != shape[d]]
+    if not axes:
+        return computed(shape, data, name)
+    return reshape(sum(data, axes, name=f"{name}_of"), tuple(target_shape), name=name)
+
+
+@checked
+def argmax(
+    data: Tensor, axis: Axes = None, keepdims: bool = False, select_last_index: bool = False, name: str = "argmax"
+) -> Tensor:
     """Return where the largest elements are along an axis (None: in the flattened tensor), as int32.
 
-    Along several axes: their place in these, flattened. The first of several equal ones; a NaN counts as the largest
-    of all.
+    Along several axes: their place in these, flattened. The first of several equal ones, or with `select_last_index`
+    the last; a NaN counts as the largest of all.
 
         >>> from tensorlang import te, topi
         >>> te.evaluate(topi.argmax, [[1.0, 2.0], [3.0, 5.0]], axis=1)
         array([1, 1], dtype=int32)
     """
-    return _place(data, axis, keepdims, name, largest=True)
+    return _place(data, axis, keepdims, name, largest=True, last=select_last_index)
 
 
 @checked
-def argmin(data: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "argmin") -> Tensor:
+def argmin(
+    data: Tensor, axis: Axes = None, keepdims: bool = False, select_last_index: bool = False, name: str = "argmin"
+) -> Tensor:
     """Return where the smallest elements are along an axis (None: in the flattened tensor), as int32.
 
-    Along several axes: their place in these, flattened. The first of several equal ones; a NaN counts as the smallest
-    of all.
+    Along several axes: their place in these, flattened. The first of several equal ones, or with `select_last_index`
+    the last; a NaN counts as the smallest of all.
 
         >>> from tensorlang import te, topi
         >>> te.evaluate(topi.argmin, [[1.0, 2.0], [3.0, 5.0]], axis=1)
         array([0, 0], dtype=int32)
     """
-    return _place(data, axis, keepdims, name, largest=False)
+    return _place(data, axis, keepdims, name, largest=False, last=select_last_index)
 
 
 def _reduced(
@@ -205,10 +233,10 @@ def _narrow(made: Tensor, data: Tensor) -> Tensor:
     return narrow
 
 
-def _place(data: Tensor, axis: Axes, keepdims: bool, name: str, largest: bool) -> Tensor:
+def _place(data: Tensor, axis: Axes, keepdims: bool, name: str, largest: bool, last: bool) -> Tensor:
     axes = normalized_all(name, data, axis)
     inner = [te.reduce_axis((0, data.shape[d]), name=f"k{d}") for d in axes]
-    found = _arg_reducer(name, data.dtype, largest)
+    found = _arg_reducer(name, data.dtype, largest, last)
 
     def element(*i: Expr) -> Any:
         flat = reduce(lambda outer, k: outer * k.extent + k, inner, as_expr(0))
@@ -220,8 +248,8 @@ def _place(data: Tensor, axis: Axes, keepdims: bool, name: str, largest: bool) -
     return made
 
 
-def _arg_reducer(name: str, dtype: str, largest: bool) -> Callable[..., Any]:
-    """Of pairs of a place and a value the best value, NaN first of all, and the first place that has it."""
+def _arg_reducer(name: str, dtype: str, largest: bool, last: bool) -> Callable[..., Any]:
+    """Of pairs of a place and a value the best value, NaN first of all, and its first place, or the last one."""
     info = dtypes.info(dtype)
     worst = te.const(dtypes.limits(dtype)[0 if largest else 1], dtype)
 
@@ -230,10 +258,11 @@ def _arg_reducer(name: str, dtype: str, largest: bool) -> Callable[..., Any]:
         if info.is_float:
             better = te.any(better, te.all(te.isnan(y[1]), x[1] == x[1]))
             equal = te.any(equal, te.all(te.isnan(y[1]), te.isnan(x[1])))
-        chosen = te.any(better, te.all(equal, y[0] < x[0]))
+        chosen = te.any(better, te.all(equal, y[0] > x[0] if last else y[0] < x[0]))
         return te.select(chosen, y[0], x[0]), te.select(chosen, y[1], x[1])
 
-    return te.comm_reducer(combine, lambda place, value: (te.max_value(place), worst), name=name)
+    none = te.min_value if last else te.max_value
+    return te.comm_reducer(combine, lambda place, value: (none(place), worst), name=name)
 
 
 def _shape(data: Tensor, axes: Sequence[int], keepdims: bool) -> tuple[Expr, ...]:

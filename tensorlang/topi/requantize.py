@@ -11,6 +11,7 @@ import numpy.typing as npt
 from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError, shown
 from tensorlang.ir.expr import Expr, as_expr, cast, same
+from tensorlang.te.fixed_point import q_multiply_shift, q_multiply_shift_per_axis
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.checked import checked
 
@@ -72,6 +73,56 @@ def requantize(
     as_given = shift
     _check_fixed(scale, shift, name)
     return _computed(data, whole_element, name)
+
+
+@checked
+def fixed_point_multiply(x: Tensor, multiplier: int, shift: int, name: str = "fixed_point_multiply") -> Tensor:
+    """Return `x * multiplier * 2**(shift - 31)` of int32, rounded to the nearest integer, halves up.
+
+    DefinitionError for other dtypes and for shifts that 64 bits have no room for.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.fixed_point_multiply, [100, -3], multiplier=1 << 30, shift=-1)
+        array([25, -1], dtype=int32)
+    """
+    if x.dtype != "int32" or not -31 < shift < 32:
+        raise DefinitionError(f"{name} wants int32 and a shift from -30 to 31, got {x} and {shift}")
+    return _computed(x, lambda *i: q_multiply_shift(x(*i), multiplier, _BITS, shift), name)
+
+
+@checked
+def fixed_point_multiply_per_axis(
+    x: Tensor,
+    y: Tensor,
+    lshift: Tensor,
+    rshift: Tensor,
+    is_lshift_required: int,
+    is_rshift_required: int,
+    axes: Sequence[int],
+    name: str = "fixed_point_multiply_per_axis",
+) -> Tensor:
+    """Return `x * 2**lshift * y * 2**(-31 - rshift)` of int32, the factors by the places along some axes.
+
+    Shifts count where they are required, which is the same for all. DefinitionError for other dtypes and shapes.
+
+        >>> from tensorlang import te, topi
+        >>> def scaled(x, y, left, right):
+        ...     return topi.fixed_point_multiply_per_axis(x, y, left, right, 1, 0, [1])
+        >>> te.evaluate(scaled, [[100, 100]], [1 << 30, 1 << 29], [0, 1], [0, 0])
+        array([[50, 50]], dtype=int32)
+    """
+    shape = [x.shape[axis] for axis in axes if -x.ndim <= axis < x.ndim]
+    factors = (y, lshift, rshift)
+    fits = len(shape) == len(axes) and all(f.ndim == len(shape) and all(map(same, f.shape, shape)) for f in factors)
+    if not fits or {x.dtype, *(f.dtype for f in factors)} != {"int32"}:
+        raise DefinitionError(f"{name} wants int32, and factors in the shape of axes {list(axes)} of {x}: {factors}")
+
+    def element(*i: Expr) -> Expr:
+        multiplier, left, right = (f(*(i[axis] for axis in axes)) for f in factors)
+        required = bool(is_lshift_required), bool(is_rshift_required)
+        return q_multiply_shift_per_axis(x(*i), multiplier, left, right, _BITS, *required)
+
+    return _computed(x, element, name)
 
 
 def fixed_point(scale: npt.ArrayLike) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:

@@ -13,7 +13,7 @@ from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.axes import as_int64, extents, normalized, normalized_all
 from tensorlang.topi.checked import checked
-from tensorlang.topi.computed import computed
+from tensorlang.topi.computed import computed, replaced
 
 Cut = tuple[int, int, int]
 """The first index of a slice, its step, and how many elements it has."""
@@ -241,3 +241,27 @@ def _cuts(
             part = range(extent)[slice(low, high, step)]
         found[d] = part.start, part.step, len(part)
     return found
+
+
+@checked
+def fifo_buffer(data: Tensor, buffer: Tensor, axis: int, name: str = "fifo_buffer") -> Tensor:
+    """Return `buffer` without its first elements along an axis, and `data` behind: a queue that keeps its length.
+
+    DefinitionError for more data than room, and for other shapes beside the axis.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.nn.fifo_buffer, [4, 5], [1, 2, 3], axis=0)
+        array([3, 4, 5], dtype=int32)
+    """
+    where = normalized(name, buffer, axis)
+    new, room = extents(name, data), extents(name, buffer)
+    beside = all(a == b for d, (a, b) in enumerate(zip(new, room, strict=False)) if d != where)
+    if len(new) != len(room) or not beside or new[where] > room[where] or data.dtype != buffer.dtype:
+        raise DefinitionError(f"{name}: {data} does not fit into {buffer} along axis {where}")
+    kept = room[where] - new[where]
+
+    def element(*i: Expr) -> Expr:
+        old = buffer(*replaced(i, where, i[where] + new[where]))
+        return te.if_then_else(binary("lt", i[where], kept), old, data(*replaced(i, where, i[where] - kept)))
+
+    return computed(room, element, name)

@@ -38,8 +38,8 @@ def depth_to_space(
 ) -> Tensor:
     """Return images of fewer channels and more pixels: blocks of `block_size` squared channels become squares.
 
-    The channels of one pixel of the squares are neighbours (`mode` DCR), or those of one square (CRD). DefinitionError
-    for another layout or mode, and for channels that make no squares.
+    The channels of one pixel of the squares are neighbours (`mode` DCR), or those of one square (CRD, also CDR).
+    DefinitionError for another layout or mode, and for channels that make no squares.
 
         >>> import numpy as np
         >>> from tensorlang import te, topi
@@ -47,7 +47,7 @@ def depth_to_space(
         [[[[0, 1], [2, 3]]]]
     """
     _check_blocks("depth_to_space", data, block_size, layout)
-    if mode not in ("DCR", "CRD"):
+    if mode not in ("DCR", "CRD", "CDR"):
         raise DefinitionError(f"depth_to_space: mode is DCR or CRD, got {mode!r}")
     c = data.shape[1 if layout == "NCHW" else 3]
     if extent_of(simplify(binary("floormod", c, block_size * block_size))) != 0:

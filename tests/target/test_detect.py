@@ -101,6 +101,11 @@ def test_the_interpreter_takes_no_cpu() -> None:
         parse("interpreter -mcpu=haswell")
 
 
+def test_options_that_choose_schedules_of_tvm_change_nothing() -> None:
+    assert parse("llvm -mcpu=haswell -libs=cblas -device=arm_cpu") == parse("llvm -mcpu=haswell")
+    assert parse("cuda -arch=sm_80 -model=a100 -libs=cudnn") == parse("cuda -arch=sm_80")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -24,7 +24,7 @@ def test_embedding() -> None:
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_take_along_any_axis(axis: int) -> None:
     a, i = given("a", 4, 5, 6), indices(3, low=0, high=4)
-    np.testing.assert_array_equal(run(topi.take(a[0], i[0], axis, "fast"), a, i), np.take(a[1], i[1], axis))
+    np.testing.assert_array_equal(run(topi.take(a[0], i[0], axis, mode="fast"), a, i), np.take(a[1], i[1], axis))
 
 
 def test_take_of_the_flattened_tensor_counts_around() -> None:
@@ -42,7 +42,7 @@ def test_gather() -> None:
 
 def test_the_fast_mode_refuses_an_index_outside() -> None:
     a, i = given("a", 4, 5), te.placeholder((2,), "int32", "i")
-    out = topi.take(a[0], i, 0, "fast")
+    out = topi.take(a[0], i, 0, mode="fast")
     kernel = tensorlang.build(topi.schedule(out), [a[0], i, out])
     with pytest.raises(KernelError):
         kernel(a[1], np.array([1, 9], np.int32), np.empty((2, 5), np.float32))

@@ -93,7 +93,7 @@ CALLS: dict[str, Call] = {
         lambda n: [floats(n, 4, 11), floats(6, 4, 3)],
     ),
     "conv1d_nwc in groups": Call(
-        lambda x, w: topi.conv1d_nwc(x, w, 1, "SAME", 1, 2),
+        lambda x, w: topi.conv1d_nwc(x, w, 1, "SAME", 1, groups=2),
         lambda x, w: back(convolved(front(x), of_weights(w), 1, (1, 1), 1, 2)),
         lambda n: [floats(n, 9, 4), floats(3, 2, 6)],
     ),

@@ -58,7 +58,9 @@ def uses_few(stage: Stage) -> bool:
 
 def _uses(stage: Stage) -> float:
     """How often the elements are used that are used least."""
-    return min(stage.points / prod(stage.extents[axis] for axis in read.axes) for read in stage.reads if read.axes)
+    return min(
+        stage.points / max(prod(stage.extents[axis] for axis in read.axes), 1) for read in stage.reads if read.axes
+    )
 
 
 def sums_lie_apart(stage: Stage) -> bool:

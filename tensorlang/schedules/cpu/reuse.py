@@ -133,7 +133,8 @@ class Plan:
 def plan_of(roles: Roles, target: Target) -> Plan:
     """Choose as for a product of matrices: the tile by registers, blocks by the second cache, shares by cores."""
     stage, size = roles.stage, max(1, roles.stage.bits // 8)
-    tall, wide, depth = roles.extent(roles.rows), roles.extent(roles.vector), prod(map(roles.extent, roles.steps))
+    tall, wide = (max(1, roles.extent(axis)) for axis in (roles.rows, roles.vector))
+    depth = prod(map(roles.extent, roles.steps))
     deep = 1 if roles.deep is None else roles.extent(roles.deep)
     tile = register_tile(tall * deep, wide, target, stage.bits)
     rows = min(tile.rows, tall)

@@ -6,8 +6,9 @@ writes for any.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import reduce
 from typing import TypeAlias
 
 from tensorlang.dataclass import dataclass
@@ -194,7 +195,7 @@ def _preloaded(scope: Scope, lanes: Lanes, expr: Expr) -> tuple[Scope, Callable[
     """Read what lanes read side by side, and once what they share; the scope that has it, and the value of a lane."""
     held: list[tuple[_Read, str, bool]] = []
     inner = scope
-    for read in _reads(lanes, expr, ()):
+    for read in _once(_reads(lanes, expr, ())):
         known = next((h for h in held if _covers(h[0], read)), None)
         if known is not None:
             held.append((read, *known[1:]))
@@ -214,6 +215,24 @@ def _preloaded(scope: Scope, lanes: Lanes, expr: Expr) -> tuple[Scope, Callable[
         return substitute(rewrite(expr, rule), lanes.at(lane))
 
     return inner, one
+
+
+def _once(reads: Iterable[_Read]) -> Iterable[_Read]:
+    """Each load but once: one that stands in several branches is read where any of them is taken."""
+    found: dict[int, _Read] = {}
+    for read in reads:
+        known = found.get(id(read.load))
+        found[id(read.load)] = read if known is None else _Read(read.load, _either(known.guards, read.guards))
+    return found.values()
+
+
+def _either(one: tuple[Expr, ...], other: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """Guards that hold where one or the other guards do; none where one of both are none."""
+    return (Binary("or", _all_of(one), _all_of(other), "bool"),) if one and other else ()
+
+
+def _all_of(guards: tuple[Expr, ...]) -> Expr:
+    return reduce(lambda test, guard: Binary("and", test, guard, "bool"), guards)
 
 
 def _covers(known: _Read, read: _Read) -> bool:
@@ -263,10 +282,7 @@ def _row(scope: Scope, lanes: Lanes, read: _Read) -> tuple[Scope, str] | None:
     scope.line(lane_array(scope, load.dtype, held, lanes.count))
     inside = scope
     if read.guards:
-        test = read.guards[0]
-        for guard in read.guards[1:]:
-            test = Binary("and", test, guard, "bool")
-        scope.line(f"if ({value(scope, test).text}) {{")
+        scope.line(f"if ({value(scope, _all_of(read.guards)).text}) {{")
         inside = scope.deeper
     for lane, pointer in _pointers(inside, lanes, load, width):
         target = f"{held} + {lane}" if lane else held

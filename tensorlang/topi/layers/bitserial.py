@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 
 from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
@@ -167,6 +168,57 @@ def bitserial_conv2d_nhwc(
         read, weigh, words, bits, of_weight, pixels, size, stride, padding, out_dtype, unipolar
     )
     return computed((n, *counts, outputs), lambda b, y, x, f: element(b, f, y, x), name)
+
+
+@checked
+def binarize_pack(data: Tensor, axis: int | None = None, name: str = "binarize_pack") -> Tensor:
+    """Return the signs of `data`, 1 for what is not negative, as bits: 32 neighbours along an axis are one uint32.
+
+    The first is the highest bit; no axis is the last one. DefinitionError for extents that 32 does not divide.
+
+        >>> import numpy as np
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.nn.binarize_pack, [[-1.0] * 30 + [1.0, -1.0]])
+        array([[2]], dtype=uint32)
+    """
+    where = normalized(name, data, -1 if axis is None else axis)
+    shape = extents(name, data)
+    if shape[where] % 32:
+        raise DefinitionError(f"{name} wants a multiple of 32 along axis {where}, got {data}")
+
+    def element(*i: Expr) -> Expr:
+        words = [
+            cast(data(*replaced(i, where, i[where] * 32 + k)) >= 0, "uint32") << te.const(31 - k, "uint32")
+            for k in range(32)
+        ]
+        return reduce(lambda a, b: a | b, words)
+
+    return computed(replaced(data.shape, where, shape[where] // 32), element, name)
+
+
+@checked
+def binary_dense(data: Tensor, weight: Tensor, name: str = "binary_dense") -> Tensor:
+    """Return `data[m, k] @ weight[n, k].T` of signs, as `binarize_pack` makes them of both, in float32.
+
+    DefinitionError for other dtypes, and rows that differ in length.
+
+        >>> import numpy as np
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.nn.binary_dense, np.array([[3]], np.uint32), np.array([[1]], np.uint32)).tolist()
+        [[30.0]]
+    """
+    if data.ndim != 2 or weight.ndim != 2 or {data.dtype, weight.dtype} != {"uint32"}:
+        raise DefinitionError(f"{name} wants two matrices of uint32, got {data} and {weight}")
+    (m, words), (n, own) = extents(name, data), extents(name, weight)
+    if words != own:
+        raise DefinitionError(f"{name}: {weight} does not fit {data}")
+    k = te.reduce_axis((0, words), "k")
+    differ = computed(
+        (m, n),
+        lambda i, j: te.sum(cast(te.popcount(data(i, k) ^ weight(j, k)), "int32"), axis=k),
+        f"{name}_differing",
+    )
+    return computed((m, n), lambda i, j: cast(32 * words - 2 * differ(i, j), "float32"), name)
 
 
 def _ranks(name: str, data: Tensor, kernel: Tensor) -> None:

@@ -9,6 +9,8 @@ from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, binary
 from tensorlang.te.operation import Tensor
+from tensorlang.topi.accumulate import cumsum
+from tensorlang.topi.axes import extents
 from tensorlang.topi.checked import checked
 from tensorlang.topi.computed import computed
 from tensorlang.topi.random.threefry import threefry_generate
@@ -89,3 +91,32 @@ def _bound(name: str, bound: float | Tensor, dtype: str) -> Expr:
     if isinstance(bound, Tensor) and (bound.ndim or bound.dtype != dtype):
         raise DefinitionError(f"{name} takes numbers or one {dtype}, got {bound}")
     return bound() if isinstance(bound, Tensor) else te.const(bound, dtype)
+
+
+@checked
+def multinomial(gen: Tensor, probs: Tensor, num_samples: int, name: str = "multinomial") -> tuple[Tensor, Tensor]:
+    """Return the generator that goes on, and places drawn from rows of weights, int32[rows, num_samples].
+
+    A place is as likely as its share in the sum of its row; negative weights count 0. `probs` may be one row: then the
+    result is, too. DefinitionError for other shapes and dtypes, and where the number of samples of all rows is no
+    multiple of 4.
+
+        >>> from tensorlang import te, topi
+        >>> weights = te.placeholder((2, 5))
+        >>> [x.shape for x in topi.random.multinomial(te.placeholder((10,), "uint64"), weights, 6)]
+        [(10,), (2, 6)]
+    """
+    if probs.ndim not in (1, 2) or not dtypes.info(probs.dtype).is_float:
+        raise DefinitionError(f"{name} wants rows of floats, got {probs}")
+    *rows, places = extents(name, probs)
+    weights = computed(probs.shape, lambda *i: te.maximum(te.cast(probs(*i), "float32"), 0.0), f"{name}_weights")
+    sums = cumsum(weights, -1, name=f"{name}_sums")
+    after, drawn = uniform(gen, 0.0, 1.0, (*rows, num_samples), "float32", f"{name}_drawn")
+    k = te.reduce_axis((0, places), "k")
+
+    def element(*i: Expr) -> Expr:
+        mark = drawn(*i) * sums(*i[:-1], places - 1)
+        return te.sum(te.cast(sums(*i[:-1], k) <= mark, "int32"), axis=k)
+
+    passed = computed(drawn.shape, element, f"{name}_passed")
+    return after, computed(drawn.shape, lambda *i: te.minimum(passed(*i), places - 1), name)

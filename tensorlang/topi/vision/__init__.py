@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 from tensorlang.names import listing, lookup
 from tensorlang.topi.vision.anchors import multibox_detection, multibox_prior, multibox_transform_loc
 from tensorlang.topi.vision.boxes import all_class_non_max_suppression, get_valid_counts, non_max_suppression
+from tensorlang.topi.vision.proposals import proposal
 from tensorlang.topi.vision.regions import roi_align_nchw, roi_align_nhwc, roi_pool_nchw
+from tensorlang.topi.vision.reorganized import reorg
 
 __all__ = [
     "all_class_non_max_suppression",
@@ -16,6 +18,8 @@ __all__ = [
     "multibox_prior",
     "multibox_transform_loc",
     "non_max_suppression",
+    "proposal",
+    "reorg",
     "roi_align_nchw",
     "roi_align_nhwc",
     "roi_pool_nchw",

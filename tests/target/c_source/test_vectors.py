@@ -80,11 +80,14 @@ def bodies() -> dict[str, Stmt]:
     shared = load(A, TX) * load(A, at)
     padded = select(TX > 3, load(A, at - 4), 0.0)
     ragged = select(v > 1, load(A, at), load(A, at + 1))
+    once = load(A, at)
+    branches = select(TX > 9, once * 2.0, select(TX > 3, once * 3.0, 0.0))
     local, k = array("r", (4,), scope="local"), Var("k", INDEX)
     return {
         "arithmetic": lanes(4, store(B, at, load(A, at) * 2.0 + load(B, at))),
         "broadcast": lanes(4, store(B, at, shared + load(A, at))),
         "guarded": lanes(4, store(B, at, padded)),
+        "one load of two branches": lanes(4, store(B, at, branches)),
         "other lanes": lanes(4, store(B, at, ragged)),
         "uniform if": lanes(4, If(TX < 5, store(B, at, load(A, at)), store(B, at, cast(TX, "float32")))),
         "if of lanes": lanes(4, If(v < 3, store(B, at, load(A, at)))),
