@@ -42,7 +42,7 @@ a line of codes on the second is asked, too.
 Prefetchers of machines lose a stream at the end of a page. They keep up with one row of data. Several take so long that
 what comes from memory to the first cache holds its few places for lines on their way; the second has more of them.
 """
-_STEPS = (0, 1, 2, 4, 8, 12, 16, 24, 32, 64)
+_STEPS = (1, 2, 4, 8, 12, 16, 24, 32, 64)
 """Blocks from one to those that are fetched meanwhile."""
 _SPARE = 4
 """Registers for codes and scales."""
@@ -101,13 +101,11 @@ def _fetch_codes(room: Room, sums: Group, roles: BlockSums, reader: tuple[str, s
     panel, rows = sum(read.values()), prod(extents[axis] for axis in roles.rows)
     step = max(1, blocks * panel // extents[roles.block])
     products = rows * prod(extent_of(n) or 1 for n in roles.words.panels.buffer.shape[-3:])
-    is_busy = rows > 1 and products >= _BUSY * panel
-    wanted = {
-        1: room.choose("ahead", _STEPS, -(-_AHEAD // step)),
-        2: room.choose("far", _STEPS, -(-_FAR // step) if is_busy else 0),
-    }
+    wanted = {1: room.choose("ahead", _STEPS, -(-_AHEAD // step))}
+    if rows > 1 and products >= _BUSY * panel:
+        wanted[2] = room.choose("far", _STEPS, -(-_FAR // step))
     for level, ahead in wanted.items():
-        for array in read if ahead else ():
+        for array in read:
             s.attempt(partial(s[stage].prefetch, array, loop, ahead, along=along, level=level))
 
 

@@ -30,8 +30,8 @@ _TILE = 16
 """Vectors of mixed values that stay in registers, where those of whole rows are more than there are registers."""
 _JAM = 4
 """Keys whose values are added up in one step there."""
-_AHEAD = (0, 2048, 4096, 8192, 16384)
-"""Bytes of keys and of values that are fetched ahead."""
+_AHEAD, _STEPS = 4096, (1, 2, 4, 8, 16, 32, 64)
+"""Bytes of keys and of values that are fetched ahead; steps over keys from one to those that are fetched meanwhile."""
 _LAST = 4
 """Lanes that are added up for a panel of keys."""
 _ALONG, _ROWS = "x86.avx512.vdpbf16ps.pairs", "x86.avx512.vdpbf16ps.rows"
@@ -53,10 +53,9 @@ def schedule_few(room: Room, anchor: Anchor, part: Mapping[str, str], keys: Buff
     host, loop = anchor.output, _heads(room, anchor, keys)
     if MERGED in part:
         host, loop = _merge(room, part[MERGED], host, loop, keys)
-    ahead = room.choose("ahead", _AHEAD, _AHEAD[2])
-    _mix(room, part[MIXED], host, loop, lanes, ahead)
+    _mix(room, part[MIXED], host, loop, lanes)
     weigh_inside(s, part, host, loop, lanes)
-    _score(room, part, keys, lanes, ahead)
+    _score(room, part, keys, lanes)
 
 
 def _heads(room: Room, anchor: Anchor, keys: Buffer) -> str:
@@ -113,7 +112,7 @@ def _pieces(room: Room, merged: Operation) -> int:
     return min(blocks, cores)
 
 
-def _mix(room: Room, mixed: str, host: str, loop: str, lanes: int, ahead: int) -> None:
+def _mix(room: Room, mixed: str, host: str, loop: str, lanes: int) -> None:
     """Add up values: those of some keys for a tile of columns in registers, then for the next columns."""
     s, stage = room.s, room.s[mixed]
     values = _values_read(s, mixed)
@@ -129,7 +128,7 @@ def _mix(room: Room, mixed: str, host: str, loop: str, lanes: int, ahead: int) -
     far, near = stage.split(k, factor=room.choose("mixed", _KEYS, _KEYS[2]), tail="peel")
     across, d = stage.split(d, factor=tile, tail="peel")
     near, row = stage.split(near, factor=jam, tail="peel")
-    _fetch(s, mixed, values, near.name, jam, ahead)
+    _fetch(room, (mixed, near.name), values, jam, "values_ahead")
     if dot:
         vector, d = stage.split(d, factor=lanes)
         stage.reorder(far, across, near, i, vector, d, row)
@@ -143,7 +142,7 @@ def _mix(room: Room, mixed: str, host: str, loop: str, lanes: int, ahead: int) -
     stage.vectorize(d)
 
 
-def _score(room: Room, part: Mapping[str, str], keys: Buffer, lanes: int, ahead: int) -> None:
+def _score(room: Room, part: Mapping[str, str], keys: Buffer, lanes: int) -> None:
     """Multiply keys where they lie, as many as there are lanes, with all queries; then add up across lanes."""
     s, score = room.s, room.s[part[SCORE]]
     panel = _score_loops(s, part[SCALED], lanes)
@@ -183,7 +182,7 @@ def _score(room: Room, part: Mapping[str, str], keys: Buffer, lanes: int, ahead:
         products.tensorize(lane, dot)
     else:
         products.vectorize(lane)
-    _fetch(s, products.name, keys, str(products.op.axis[0]), together, ahead, far.name)
+    _fetch(room, (products.name, str(products.op.axis[0])), keys, together, "keys_ahead", far.name)
 
 
 def _dot_of_pairs(room: Room, stage: str, name: str) -> TensorIntrin | None:
@@ -210,16 +209,17 @@ def _score_loops(s: Schedule, scaled: str, lanes: int) -> str:
     return panel.name
 
 
-def _fetch(s: Schedule, stage: str, array: Buffer, loop: str, rows: int, ahead: int, along: str = "") -> None:
-    """Fetch rows of an array some bytes ahead, but for what lies where data say: that may be anywhere."""
+def _fetch(room: Room, place: tuple[str, str], array: Buffer, rows: int, size: str, along: str = "") -> None:
+    """Fetch rows of an array ahead in a loop of a stage, but for what lies where data say: that may be anywhere."""
+    s, (stage, loop) = room.s, place
     op = s.program[stage]
     assert isinstance(op, ComputeOp)
     places = (index for load in loads(op) if load.buffer.name == array.name for index in load.index)
     if any(isinstance(node, Load) for index in places for node in walk(index)):
         return
-    size = rows * (extent_of(array.shape[-1]) or 1) * dtypes.info(array.dtype).bytes
-    if ahead:
-        s.attempt(lambda: s[stage].prefetch(array.name, loop, max(1, ahead // size), along or None))
+    step = rows * (extent_of(array.shape[-1]) or 1) * dtypes.info(array.dtype).bytes
+    ahead = room.choose(size, _STEPS, max(1, _AHEAD // step))
+    s.attempt(lambda: s[stage].prefetch(array.name, loop, ahead, along or None))
 
 
 def _values_read(s: Schedule, mixed: str) -> Buffer:
