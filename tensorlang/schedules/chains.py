@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 from tensorlang.dataclass import dataclass
-from tensorlang.schedules.block_sums import block_sums_of
+from tensorlang.schedules.block_sums import block_sums_of, panels_read
 from tensorlang.schedules.cpu.bands import are_worth_bands, band_form
-from tensorlang.schedules.cpu.block_sums import block_form
+from tensorlang.schedules.cpu.block_sums import Behind, block_form
 from tensorlang.schedules.forms import forms_of
 from tensorlang.schedules.recognise import Group
 from tensorlang.schedules.room import Form
@@ -51,20 +51,43 @@ def chains_of(program: Program, groups: Sequence[Group], target: Target) -> list
 def chain_form(program: Program, chain: Chain) -> Form:
     """The form of groups that are made together."""
     match chain:
-        case dots, sums if (roles := block_sums_of(program, dots, sums)) is not None:
-            return block_form(chain, roles)
+        case dots, sums, *behind if (roles := block_sums_of(program, dots, sums)) is not None:
+            read = panels_read(program, sums.main.op, behind[0]) if behind else None
+            return block_form(dots, sums, roles, None if read is None else Behind(behind[0], read))
     return band_form(chain)
 
 
+def parts_of(program: Program, chain: Chain) -> list[Chain]:
+    """What is made together where a chain is not: sums of blocks without what is behind them, or each group alone."""
+    match chain:
+        case dots, sums, behind if block_sums_of(program, dots, sums) is not None:
+            return [(dots, sums), (behind,)]
+    return [(group,) for group in chain]
+
+
 def _blocks(program: Program, groups: Sequence[Group]) -> dict[str, Chain]:
-    """Sums of blocks, each with the group that adds them up, by the names of both."""
+    """Sums of blocks, each with the group that adds them up, and with what is made of these, by the names of all."""
     by_name = {group.main.name: group for group in groups}
     found: dict[str, Chain] = {}
     for dots in (group for group in groups if group.main.reduce):
         sums = by_name.get(program.consumers[dots.main.name][0]) if program.consumers[dots.main.name] else None
         if sums is not None and sums.main.reduce and block_sums_of(program, dots, sums) is not None:
             found |= {dots.main.name: (dots, sums), sums.main.name: (dots, sums)}
+    for behind in (group for group in groups if not group.main.reduce and not group.parts):
+        pairs = (found[name] for name in reversed(found) if name == found[name][-1].main.name)
+        pair = next((pair for pair in pairs if _is_read_by(program, pair, behind)), None)
+        if pair is not None:  # of several the last: panels of two by turns would be two streams that pause
+            found |= {group.main.name: (*pair, behind) for group in (*pair, behind)}
     return found
+
+
+def _is_read_by(program: Program, pair: Chain, behind: Group) -> bool:
+    """Whether a group can compute sums of blocks where it reads them."""
+    dots, sums = pair
+    roles, read = block_sums_of(program, dots, sums), panels_read(program, sums.main.op, behind)
+    if roles is None or read is None or sums.main is not sums.output:
+        return False
+    return read.axes.get(roles.around[-1]) == read.axes.get(roles.lane, read.column) == read.column
 
 
 def _link(program: Program, group: Group, target: Target) -> _Link | None:

@@ -10,7 +10,7 @@ from tensorlang.ir.traverse import operations
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.explain import FormNote
 from tensorlang.schedules.anchor import Anchor
-from tensorlang.schedules.chains import chain_form, chains_of
+from tensorlang.schedules.chains import Chain, chain_form, chains_of, parts_of
 from tensorlang.schedules.forms import forms_of, ordered_forms_of, usual_forms_of_gpu
 from tensorlang.schedules.gpu.elements import schedule_elements
 from tensorlang.schedules.moves import joins, near_axis
@@ -84,11 +84,18 @@ def _apply_by_threads(s: Schedule, program: Program, taken: Set[str], machine: T
 def _apply_recognised(s: Schedule, program: Program, taken: Set[str], machine: Target, rooms: Rooms) -> None:
     """Give every group of stages that no rule has taken the first of its forms that is legal, consumers first."""
     for chain in reversed(chains_of(program, groups_of(program, taken, words=True), machine)):
-        if len(chain) == 1 or not _is_applied(s, chain[-1].main.name, chain_form(program, chain), rooms):
-            for group in reversed(chain):
-                _apply_to_group(s, program, group, machine, rooms)
+        _apply_to_chain(s, program, chain, machine, rooms)
     for ordered in ordered_stages(program):
         _first_legal(s, ordered.name, ordered_forms_of(machine, ordered)[-1:], rooms)
+
+
+def _apply_to_chain(s: Schedule, program: Program, chain: Chain, machine: Target, rooms: Rooms) -> None:
+    """Shape the loops around groups together, if that is legal; else around parts of them."""
+    if len(chain) == 1:
+        _apply_to_group(s, program, chain[0], machine, rooms)
+    elif not _is_applied(s, chain[-1].main.name, chain_form(program, chain), rooms):
+        for part in reversed(parts_of(program, chain)):
+            _apply_to_chain(s, program, part, machine, rooms)
 
 
 def _apply_to_group(s: Schedule, program: Program, group: Group, machine: Target, rooms: Rooms) -> None:

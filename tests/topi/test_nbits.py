@@ -229,6 +229,33 @@ def test_a_format_of_ones_own_has_the_form(m: int) -> None:
     np.testing.assert_allclose(out, wanted, rtol=1e-5)
 
 
+@pytest.mark.parametrize(("m", "n"), [(1, 48), (5, 48), (2, 40)])
+def test_what_follows_is_made_in_the_tile(m: int, n: int) -> None:
+    """A gate and its partner: the last product where it is read; columns that fill no panel are stored before."""
+    rows_of_data = topi.quantize_blocks(data := te.placeholder((m, 64), name="x"))
+    given = [topi.nbits_weights(n, 64, FOUR, name) for name in ("gate", "up")]
+    gate, up = (topi.matmul_nbits(rows_of_data, w, f"{name}d") for w, name in zip(given, ("gate", "up"), strict=True))
+    made = topi.multiply(topi.silu(gate), up, name="made")
+    tensors = [data, *given[0].tensors, *given[1].tensors]
+    s = topi.schedule(made, tuned=False)
+    assert (("made", "blocks") in [(note.stage, note.form) for note in s.forms]) == (n % 16 == 0)
+    rng = np.random.default_rng(n)
+    shapes = [(shape_of(t), t.dtype) for t in tensors]
+    arrays = [(rng.random(z) - 0.5 if "float" in d else rng.integers(0, 256, z)).astype(d) for z, d in shapes]
+    wanted, out = np.empty((m, n), np.float32), np.empty((m, n), np.float32)
+    tensorlang.build(te.create_schedule(made.op), [*tensors, made])(*arrays, wanted)
+    tensorlang.build(s, [*tensors, made])(*arrays, out)
+    np.testing.assert_allclose(out, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("shift", [0, 1])
+def test_what_reads_other_columns_is_not(shift: int) -> None:
+    made = topi.matmul_nbits(te.placeholder((2, 64), name="x"), topi.nbits_weights(48, 64, FOUR))
+    after = te.compute((2, 48 - shift), lambda i, j: made[i, j + shift] * 2.0, name="after")
+    s = topi.schedule(after, tuned=False)
+    assert (("after", "blocks") in [(note.stage, note.form) for note in s.forms]) == (shift == 0)
+
+
 def test_fields_and_codes_are_those_of_the_table() -> None:
     form = BLOCK_FORMATS["q4_1"]
     blocks = some_blocks(form, 2, 64)
@@ -296,7 +323,7 @@ def test_weights_of_experts_are_read_as_they_lie() -> None:
     table = te.placeholder((1, 2), "int32", "table")
     made, target = topi.experts_nbits(data, weights, table, 8), "llvm -num-cores=1"
     s = topi.schedule(made, target, tuned=False)
-    assert ("experts_sums", "blocks") in [(note.stage, note.form) for note in s.forms]
+    assert ("experts", "blocks") in [(note.stage, note.form) for note in s.forms]
     text = tensorlang.build(s, [data, table, *weights.tensors, made], target).get_source("ll")
     assert "load i8" not in text and "insertelement <64 x i8>" not in text
 

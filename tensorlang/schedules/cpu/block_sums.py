@@ -7,17 +7,17 @@ block is begun. Nothing of it goes through memory but the weights, once, and the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from math import prod
 
 import numpy as np
 
 from tensorlang import dtypes
-from tensorlang.ir.expr import variables
+from tensorlang.dataclass import dataclass
+from tensorlang.ir.expr import Call, variables, walk
 from tensorlang.schedule import Schedule
 from tensorlang.schedules.accesses import LINE, PAGE
-from tensorlang.schedules.block_sums import BlockSums
+from tensorlang.schedules.block_sums import BlockSums, PanelsRead
 from tensorlang.schedules.candidates import up_to
 from tensorlang.schedules.cpu.moves import schedule_alone
 from tensorlang.schedules.cpu.narrow_product import dot_instruction
@@ -50,41 +50,48 @@ _USUAL_WORDS = 8
 """Words of a block that are written out: codes of fewer bits than a byte share loads among so many."""
 
 
-def block_form(groups: Sequence[Group], roles: BlockSums) -> Form:
-    """The form of sums of blocks, and the sum of those under scales."""
-    dots, sums = groups
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """Elementwise stages that read sums of panels as columns."""
+
+    group: Group
+    read: PanelsRead
+
+
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """The stage in whose loops sums are made, a tile at a time, and the loop that they are made in."""
+
+    stage: str
+    loop: str
+
+
+def block_form(dots: Group, sums: Group, roles: BlockSums, behind: Behind | None = None) -> Form:
+    """The form of sums of blocks, and the sum of those under scales, in the tile of what is made of them `behind`."""
     why = f"sums of blocks of {roles.words.panels.buffer.name} in registers, under what belongs to a block"
-    return Form("blocks", partial(_schedule, dots=dots, sums=sums, roles=roles), why=why)
+    return Form("blocks", partial(_schedule, dots=dots, sums=sums, roles=roles, behind=behind), why=why)
 
 
-def _schedule(room: Room, dots: Group, sums: Group, roles: BlockSums) -> None:
-    s = room.s
+def _schedule(room: Room, dots: Group, sums: Group, roles: BlockSums, behind: Behind | None) -> None:
+    s, name = room.s, sums.main.name
     codes = _unpacked(room, dots, roles)
     place_producers(room, sums, inline=False)
     for stage in sums.between:
         s[stage.name].compute_inline()
-    sizes = _tile(room, sums, roles)
-    total = s[s.cache_write(sums.main.name, "local")] if sums.main is sums.output else s[sums.main.name]
-    out = s[sums.output.name]
-    own = dict(zip(sums.main.spatial, (str(axis) for axis in out.op.axis), strict=True))
-    inside = list[str]()
-    for axis, size in sizes.items():
-        around, within = map(str, out.split(own[axis], size, tail="peel"))
-        own[axis] = around
-        inside.append(within)
-    panels, rows = ([own[axis] for axis in axes] for axes in (roles.around, roles.rows))
-    out.reorder(*panels, *rows, *inside, own[roles.lane])
-    loop = run_in_parallel(s, out.name, panels, room.target, int(dots.main.points))
-    total.compute_at(out, rows[-1] if rows else loop)
+    if behind is not None:
+        place_producers(room, behind.group, inline=True)
+    elif sums.main is sums.output:
+        name = s.cache_write(name, "local")
+    total, sides = s[name], (roles.around[-1], roles.rows[-1])
+    tile = _tile(room, sums, roles, behind, int(dots.main.points))
+    total.compute_at(s[tile.stage], tile.loop)
     total.set_scope("local")
-    others = (axis for axis in sums.main.spatial if axis not in (*sizes, roles.lane))
+    others = (axis for axis in sums.main.spatial if axis not in (*sides, roles.lane))
     blocks = _blocks(room, dots, sums, roles)
     far, near = total.split(roles.block, blocks, tail="peel")
-    total.reorder(far, near, *others, *sizes, roles.lane)
-    for tile, axes in ((out, inside), (total, [str(near), *sizes])):
-        for axis in axes:
-            tile.unroll(axis)
-    out.vectorize(own[roles.lane])
+    total.reorder(far, near, *others, *sides, roles.lane)
+    for axis in (near, *sides):
+        total.unroll(axis)
     total.vectorize(roles.lane)
     part = s[dots.main.name]
     part.compute_at(total, roles.around[-1])
@@ -92,6 +99,30 @@ def _schedule(room: Room, dots: Group, sums: Group, roles: BlockSums) -> None:
     _lay_rows_apart(s, roles)
     reader, loop = _sum_block(room, dots, roles, codes)
     _fetch_codes(room, sums, roles, (reader, loop), (str(far), blocks))
+
+
+def _tile(room: Room, sums: Group, roles: BlockSums, behind: Behind | None, work: int) -> _Tile:
+    """The loops of a stage over tiles of some panels and rows, and inside of them one panel after the other."""
+    s, output = room.s, sums.output.name if behind is None else behind.group.main.name
+    out, sizes = s[output], _sizes(room, sums, roles)
+    if behind is None:
+        own = dict(zip(sums.main.spatial, (str(axis) for axis in out.op.axis), strict=True))
+    else:
+        panel, lane = out.split(behind.read.column, sums.main.extents[roles.lane])
+        own = {**behind.read.axes, roles.around[-1]: str(panel), roles.lane: str(lane)}
+    inside = list[str]()
+    for axis in (axis for axis in sizes if axis in own):
+        around, within = map(str, out.split(own[axis], sizes[axis], tail="peel"))
+        own[axis] = around
+        inside.append(within)
+    panels, rows = ([own[axis] for axis in axes if axis in own] for axes in (roles.around, roles.rows))
+    out.reorder(*panels, *rows, *inside, own[roles.lane])
+    loop = run_in_parallel(s, out.name, panels, room.target, work)
+    calls = any(isinstance(node, Call) for body in out.op.body for node in walk(body))
+    for axis in inside if behind is None or not calls else ():
+        out.unroll(axis)
+    out.vectorize(own[roles.lane])
+    return _Tile(output, rows[-1] if rows else loop)
 
 
 def _fetch_codes(room: Room, sums: Group, roles: BlockSums, reader: tuple[str, str], steps: tuple[str, int]) -> None:
@@ -132,7 +163,7 @@ def _codes_of_panel(s: Schedule, reader: str, roles: BlockSums) -> dict[str, int
     return found
 
 
-def _tile(room: Room, sums: Group, roles: BlockSums) -> dict[str, int]:
+def _sizes(room: Room, sums: Group, roles: BlockSums) -> dict[str, int]:
     """How many panels of weights, and then rows of data, are made at once."""
     registers, extents = room.target.vector_registers, sums.main.extents
     vectors = -(-extents[roles.lane] // room.target.lanes(WORD))
