@@ -234,35 +234,27 @@ def _narrow(made: Tensor, data: Tensor) -> Tensor:
 
 
 def _place(data: Tensor, axis: Axes, keepdims: bool, name: str, largest: bool, last: bool) -> Tensor:
+    """The first place of the best value, or the last: two reductions of one value each are faster than one of pairs.
+
+    Where one is NaN, so is the best value, and the places of these count.
+    """
     axes = normalized_all(name, data, axis)
+    best = _reduced(data, axis, True, te.max if largest else te.min, f"{name}_value")
     inner = [te.reduce_axis((0, data.shape[d]), name=f"k{d}") for d in axes]
-    found = _arg_reducer(name, data.dtype, largest, last)
+    choose, none = (te.max, te.min_value("int32")) if last else (te.min, te.max_value("int32"))
 
-    def element(*i: Expr) -> Any:
-        flat = reduce(lambda outer, k: outer * k.extent + k, inner, as_expr(0))
-        return found((flat.astype("int32"), data(*_index(data, axes, keepdims, i, inner))), axis=inner)
+    def element(*i: Expr) -> Expr:
+        place = reduce(lambda outer, k: outer * k.extent + k, inner, as_expr(0)).astype("int32")
+        index = _index(data, axes, keepdims, i, inner)
+        value = data(*index)
+        found = value == best(*(as_expr(0) if d in axes else n for d, n in enumerate(index)))
+        if dtypes.info(data.dtype).is_float:
+            found = te.any(found, te.isnan(value))
+        return choose(te.select(found, place, none), axis=inner) if inner else place
 
-    where, _ = te.compute(_shape(data, axes, keepdims), element, name=f"{name}_pair")
-    made = te.compute(where.shape, where, name=name)
+    made = te.compute(_shape(data, axes, keepdims), element, name=name)
     assert isinstance(made, Tensor)
     return made
-
-
-def _arg_reducer(name: str, dtype: str, largest: bool, last: bool) -> Callable[..., Any]:
-    """Of pairs of a place and a value the best value, NaN first of all, and its first place, or the last one."""
-    info = dtypes.info(dtype)
-    worst = te.const(dtypes.limits(dtype)[0 if largest else 1], dtype)
-
-    def combine(x: tuple[Expr, Expr], y: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
-        better, equal = (y[1] > x[1] if largest else y[1] < x[1]), y[1] == x[1]
-        if info.is_float:
-            better = te.any(better, te.all(te.isnan(y[1]), x[1] == x[1]))
-            equal = te.any(equal, te.all(te.isnan(y[1]), te.isnan(x[1])))
-        chosen = te.any(better, te.all(equal, y[0] > x[0] if last else y[0] < x[0]))
-        return te.select(chosen, y[0], x[0]), te.select(chosen, y[1], x[1])
-
-    none = te.min_value if last else te.max_value
-    return te.comm_reducer(combine, lambda place, value: (none(place), worst), name=name)
 
 
 def _shape(data: Tensor, axes: Sequence[int], keepdims: bool) -> tuple[Expr, ...]:
