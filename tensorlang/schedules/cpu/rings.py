@@ -25,12 +25,15 @@ from tensorlang.schedules.recognise import Group
 from tensorlang.schedules.room import Form, Room
 from tensorlang.schedules.stencils import Stencil, stencil_of
 from tensorlang.target.spec import Target
+from tensorlang.te.axis import extent_of
 
 _TOGETHER = (1, 2, 4, 8)
 _TALL = 5
 """Rows read at once from which on four are made at once, which share them; of fewer, two."""
 _SHARES = 2
 """Bands of rows for each thread: each begins with rows that the one before has made, too."""
+_UNKNOWN = 256
+"""Stands for a number of rows that is not known."""
 _TILE = 32
 """Rows of a tile that has its own made."""
 
@@ -57,7 +60,8 @@ def _schedule(room: Room, group: Group, stencil: Stencil, rolling: bool) -> None
     main, axes = s[name], axes_of(s, name)
     outer, row = axes[: stencil.row], axes[stencil.row]
     rows, usual = group.main.extents[row], 2 if stencil.reach < _TALL else 4
-    band = _band(target, prod(group.main.extents[axis] for axis in outer), rows, rolling)
+    is_known = extent_of(group.main.op.axes[stencil.row].extent) is not None
+    band = _band(target, prod(group.main.extents[axis] for axis in outer), rows if is_known else _UNKNOWN, rolling)
     if band < rows:
         chosen = room.choose("band", around(band, rows), band)
         first, row = (axis.name for axis in main.split(row, factor=chosen))
