@@ -155,11 +155,12 @@ def _gathers(part: LoopTime, work: Work) -> Iterator[Advice]:
         if a.lanes is None or a.stride in (0, 1) or a.buffer.name in told:
             continue
         told.add(a.buffer.name)
-        apart = "where data say" if a.stride is None else f"{a.stride} elements apart"
+        changing = "where data say" if a.follows_data else "at distances that change"
+        apart = changing if a.stride is None else f"{a.stride} elements apart"
         verb = "writes" if a.is_store else "reads"
         words = (
             f"vectorize an axis that {a.buffer.name} has last, or read it by s.cache_read and transform_layout"
-            if a.stride is not None
+            if not a.follows_data
             else f"order what says where, or read rows of {a.buffer.name} as a whole"
         )
         yield Advice(part.stages[-1], f"a vector {verb} {a.buffer.name} {apart} (a gather)", part.seconds, words)

@@ -16,6 +16,7 @@ from tensorlang import dtypes
 from tensorlang.dataclass import dataclass
 from tensorlang.ir.affine import affine
 from tensorlang.ir.expr import Binary, Buffer, Call, Const, Expr, Load, Unary, variables, walk
+from tensorlang.ir.flat import flat_offset, row_major
 from tensorlang.ir.intrinsics import TABLE
 from tensorlang.ir.loops import REDUCE_TREE
 from tensorlang.ir.overflow import exact_value
@@ -50,7 +51,7 @@ _Innermost: TypeAlias = tuple[Store | AtomicUpdate, _Loops, float]
 @dataclass(frozen=True, slots=True)
 class Access:
     """A load or a store, inside of some loops, in a `share` of their iterations; `stride` is how far neighbours of a
-    vector lie apart, None for data that say where they lie.
+    vector lie apart, None where that changes.
     """
 
     buffer: Buffer
@@ -71,14 +72,20 @@ class Access:
     @property
     def stride(self) -> int | None:
         """Elements between neighbours of a vector; 0 outside of vectors."""
-        if self.lanes is None:
+        if self.lanes is None or not self.index:
             return 0
+        behind = row_major([_extent(n) for n in self.buffer.shape])
         forms = [affine(i) for i in self.index]
-        if not forms or any(form is None and self.lanes.var in variables(i) for form, i in zip(forms, self.index)):
-            return None if forms else 0
-        steps = [0 if form is None else form.get(self.lanes.var, 0) for form in forms]
-        behind = [_extent(n) for n in self.buffer.shape]
-        return sum(step * prod(behind[d + 1 :]) for d, step in enumerate(steps))
+        if any(form is None and self.lanes.var in variables(i) for form, i in zip(forms, self.index, strict=True)):
+            ranges = {loop.var: (0, max(0, int(loop.trips) - 1)) for loop in self.loops}
+            whole = affine(flat_offset(self.index, behind, ranges))  # quotients and remainders of fused loops cancel
+            return None if whole is None else whole.get(self.lanes.var, 0)
+        return sum((form or {}).get(self.lanes.var, 0) * n for form, n in zip(forms, behind, strict=True))
+
+    @property
+    def follows_data(self) -> bool:
+        """Whether data say where it is."""
+        return any(isinstance(node, Load) for i in self.index for node in walk(i))
 
     def loaded(self, registers: float) -> float:
         """Bytes that instructions move: once for inner loops in which the place stays the same, also where it is one of

@@ -355,3 +355,16 @@ def test_outputs_may_be_left_out() -> None:
     for wrong in (0, 1.5, True, "x"):
         with pytest.raises(ArgumentError, match="repeat is a number of runs"):
             profile(f, arrays(x), repeat=wrong, machine=known())  # type: ignore[arg-type]
+
+
+def test_fused_loops_are_no_gather_and_divided_places_follow_no_data() -> None:
+    a = te.placeholder((4, 8, 32), name="A")
+    b = te.compute((4, 8, 32), lambda i, j, k: a[i, j, k] * 2, name="B")
+    s: Schedule = te.create_schedule(b.op)
+    s[b].vectorize(s[b].fuse("i", "j", "k"))
+    assert built(s, [a, b]).warnings() == ()
+    doubled = te.compute((64,), lambda i: a[0, 0, i // 2], name="D")
+    s = te.create_schedule(doubled.op)
+    s[doubled].vectorize("i")
+    (warning,) = built(s, [a, doubled]).warnings()
+    assert "reads A at distances that change (a gather)" in warning.problem
