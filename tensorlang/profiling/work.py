@@ -78,8 +78,7 @@ class Access:
         forms = [affine(i) for i in self.index]
         if any(form is None and self.lanes.var in variables(i) for form, i in zip(forms, self.index, strict=True)):
             ranges = {loop.var: (0, max(0, int(loop.trips) - 1)) for loop in self.loops}
-            whole = affine(flat_offset(self.index, behind, ranges))  # quotients and remainders of fused loops cancel
-            return None if whole is None else whole.get(self.lanes.var, 0)
+            return _step(flat_offset(self.index, behind, ranges), self.lanes.var)  # those of fused loops cancel
         return sum((form or {}).get(self.lanes.var, 0) * n for form, n in zip(forms, behind, strict=True))
 
     @property
@@ -117,6 +116,17 @@ class Access:
     def moves_with(self, depth: int) -> bool:
         """Whether its place depends on the loop at a depth."""
         return depth < len(self.loops) and self.loops[depth].var in set().union(*map(variables, self.index))
+
+
+def _step(place: Expr, var: str) -> int | None:
+    """How far a place moves with a variable; None where that changes."""
+    if var not in variables(place):
+        return 0
+    match place:
+        case Binary(op="add", a=a, b=b) if (one := _step(a, var)) is not None and (other := _step(b, var)) is not None:
+            return one + other
+    form = affine(place)
+    return None if form is None else form.get(var, 0)
 
 
 @dataclass(frozen=True, slots=True)
