@@ -444,7 +444,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "dilate": (lambda: topi.dilate(MATRIX, (2,)), "wants 2 numbers of at least 1"),
     "mirror_pad": (lambda: topi.mirror_pad(MATRIX, (5, 0)), "is wider than 4 elements"),
     "einsum": (lambda: topi.einsum("ij,jk->ik", MATRIX, MATRIX), "does not fit"),
-    "einsum of dots": (lambda: topi.einsum("...i->i", MATRIX), "is no list of letters"),
+    "einsum of dots": (lambda: topi.einsum("..i->i", MATRIX), "is no list of letters"),
     "topk": (lambda: topi.topk(MATRIX, 7), "k of at most 6"),
     "sort": (lambda: topi.sort(te.placeholder((te.var("n"),))), "has a symbolic extent"),
     "searchsorted": (lambda: topi.searchsorted(te.placeholder((3, 6)), MATRIX), "a row for each of"),
