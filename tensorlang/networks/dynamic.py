@@ -22,6 +22,7 @@ from tensorlang.networks.onnx.reading import declared_inputs
 from tensorlang.networks.quantization import Quantization, quantization_of
 from tensorlang.networks.signature import Array, Plain
 from tensorlang.networks.starting import compile_model
+from tensorlang.runtime.digest import known_digest
 from tensorlang.target import parse
 from tensorlang.target.spec import Target
 
@@ -74,7 +75,7 @@ class DynamicModel:
         """See `compile_dynamic`."""
         self.name, declared = declared_inputs(model)
         self.inputs = {name: dims for name, dims in declared.items() if name not in known}
-        self._model, self._stamp = model, _stamp(model)
+        self._model, self._content = model, _content(model)
         self._target, self._kept, self._numerics, self._known = target, kept, numerics, known
         self._fallback, self._quantize = fallback, quantize
         self._models: OrderedDict[Shapes, Future[Model]] = OrderedDict()
@@ -119,7 +120,7 @@ class DynamicModel:
         try:
             named = self._checked(shapes)
             with _compiling:
-                if _stamp(self._model) != self._stamp:
+                if _content(self._model) != self._content:
                     raise DefinitionError(f"{self._model} has changed since it was opened")
                 how = self._numerics, self._known, self._fallback, self._quantize
                 model = compile_model(self._model, self._target, None, named, *how)
@@ -167,9 +168,6 @@ class DynamicModel:
         return f"DynamicModel({self.name}: {inputs}; compiled for {len(self.shapes)} shapes)"
 
 
-def _stamp(model: Any) -> tuple[int, int] | None:
-    """What changes with a file."""
-    if not isinstance(model, str | os.PathLike):
-        return None
-    status = Path(model).stat()
-    return status.st_size, status.st_mtime_ns
+def _content(model: Any) -> str:
+    """What changes with a file; nothing for models that are none."""
+    return known_digest(Path(model)) if isinstance(model, str | os.PathLike) else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -109,7 +110,12 @@ def test_what_does_not_fit_is_told_and_tried_again(tmp_path: Path) -> None:
 def test_a_file_that_changes(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     onnx.save(tagger(), path)
-    made = tensorlang.compile_dynamic(path)
+    made, content, times = tensorlang.compile_dynamic(path), path.read_bytes(), path.stat()
+    path.write_bytes(content.replace(b"time", b"tame"))
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # as archives and copies set them
+    with pytest.raises(DefinitionError, match="has changed since it was opened"):
+        made(*inputs(2, 2))
+    path.write_bytes(content)
     first = made(*inputs(2, 2))
     onnx.save(model([node("Relu", "x", "y")], {"x": ("time", "batch", WIDTH)}, "y"), path)
     np.testing.assert_array_equal(made(*inputs(2, 2))[0], first[0])
