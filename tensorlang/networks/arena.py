@@ -47,8 +47,8 @@ def arena_of(lives: Mapping[str, Life]) -> Arena:
 
 
 def aligned(array: Array) -> Array:
-    """The array, or a copy of it that begins with a line of the cache."""
-    if array.ctypes.data % ALIGNMENT == 0:
+    """The array, or a copy of it that lies in order and begins with a line of the cache."""
+    if array.flags.c_contiguous and array.ctypes.data % ALIGNMENT == 0:
         return array
     copy = aligned_empty(array.shape, array.dtype)
     copy[...] = array

@@ -62,8 +62,18 @@ def compile_network(
         return compile_with(crew, held.pop(), machine, progress, numerics)
 
 
-def compile_with(crew: Crew, network: Network, machine: Target, progress: Progress | None, numerics: str) -> Model:
-    """Return a network compiled for a target, its kernels built by a crew as well."""
+def compile_with(
+    crew: Crew,
+    network: Network,
+    machine: Target,
+    progress: Progress | None,
+    numerics: str,
+    keep: Callable[[Mapping[str, Array]], object] = lambda weights: None,
+) -> Model:
+    """Return a network compiled for a target, its kernels built by a crew as well.
+
+    `keep` is told the weights of a network that calls no Python functions, while LLVM is at its last kernels.
+    """
     if numerics not in NUMERICS:
         raise ArgumentError(f"numerics are {' or '.join(NUMERICS)}, got {numerics!r}")
     give_back()  # what reading the model took
@@ -74,7 +84,13 @@ def compile_with(crew: Crew, network: Network, machine: Target, progress: Progre
     give_back()
     parts = parts_of(program, machine)
     held = _Held(rewritten.weights, {name for part in parts for name in (*part.needed, *part.outputs)})
-    kernels = _kernels(crew, program, parts, machine, progress or (lambda done, count, stage: None), held.lay_out)
+
+    def meanwhile() -> None:
+        held.lay_out()
+        if not any(isinstance(op, ExternOp) for op in program.ops):
+            keep(held.made)
+
+    kernels = _kernels(crew, program, parts, machine, progress or (lambda done, count, stage: None), meanwhile)
     steps = [
         Step(
             run,

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from tensorlang import dtypes, te
 from tensorlang.dataclass import dataclass
 from tensorlang.networks.refusal import Refusal
@@ -25,7 +23,7 @@ Value: TypeAlias = Tensor | Array
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Network:
-    """`inputs` are given at each call, in order; `weights` by the name of their placeholder; `outputs` are made.
+    """`inputs` are given at each call, in order; `outputs` are made. `weights`, by placeholder, may lie in any order.
 
     `input_names` and `output_names` are those of the model; `origins` tells which node of it made a stage. `signature`
     is how it is called, plainly unless given. `fallback`: the nodes that another runtime is called for, and why; some
@@ -70,6 +68,6 @@ class Weights:
         """The placeholder of an array."""
         if id(array) not in self._known:
             name = f"weight{len(self.arrays)}"
-            self.arrays[name] = np.require(array, requirements="C")
+            self.arrays[name] = array
             self._known[id(array)] = array, te.placeholder(array.shape, array.dtype, name)
         return self._known[id(array)][1]

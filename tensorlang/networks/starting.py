@@ -14,11 +14,11 @@ import json
 import os
 import pickle
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from tensorlang.networks.compiling import Progress
     from tensorlang.networks.network import Network
 
+T = TypeVar("T")
 _ENDING = "weights"
 _HEAD = b"tensorlang weights".ljust(ALIGNMENT, b"\0")
 _LARGEST = 1 << 30
@@ -89,10 +90,25 @@ def compile_model(
         return _with_vendor(model, parse(target), progress, numerics, how, vendor)
     if not isinstance(model, str | os.PathLike) or not _may_be_kept():
         return _compiled(model, parse(target), progress, numerics, how)
+    digest = _beside(lambda: _digest(Path(model)))  # LLVM may be imported meanwhile
     machine = parse(target)
     if not machine.can.native:
         return _compiled(model, machine, progress, numerics, how)
-    return _started(_File(Path(model), _digest(Path(model)), how), machine, progress, numerics)
+    return _started(_File(Path(model), digest(), how), machine, progress, numerics)
+
+
+def _beside(function: Callable[[], T]) -> Callable[[], T]:
+    """Call a function that lets others run, in a thread; what is returned waits for its result."""
+    made = list[T]()
+    thread = Thread(target=lambda: made.append(function()))
+    thread.start()
+
+    def result() -> T:
+        thread.join()
+        (found,) = made
+        return found
+
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +171,10 @@ def _compiled(model: Any, machine: Target, progress: Progress | None, numerics: 
         return compile_network(how.network(model, machine, []), machine, progress, numerics)
 
 
-def _opened_and_compiled(file: _File, machine: Target, progress: Progress | None, numerics: str) -> tuple[Model, bool]:
-    """The model of a file compiled, and whether all of it is in the file. Workers begin before it is read."""
+def _opened_and_compiled(
+    file: _File, machine: Target, progress: Progress | None, numerics: str, key: tuple[str, ...]
+) -> Model:
+    """The model of a file compiled, and kept where all of it is in the file. Workers begin before it is read."""
     with steady(), Crew() as crew:
         from tensorlang.networks.onnx.reading import opened
 
@@ -166,7 +184,17 @@ def _opened_and_compiled(file: _File, machine: Target, progress: Progress | None
         del proto
         from tensorlang.networks.compiling import compile_with
 
-        return compile_with(crew, file.how.network(file.path, machine, held), machine, progress, numerics), whole
+        network, kept = [file.how.network(file.path, machine, held)], list[_Weights]()
+        whole = whole and not network[0].fallback
+
+        def keep(weights: Mapping[str, Array]) -> None:
+            if whole and (written := _written(weights, key)) is not None:
+                kept.append(written)
+
+        made = compile_with(crew, network.pop(), machine, progress, numerics, keep)
+    for weights in kept:
+        _keep(made, key, weights)
+    return made
 
 
 def _may_be_kept() -> bool:
@@ -175,21 +203,25 @@ def _may_be_kept() -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    """A compiled model as data. `weights`: dtype, shape and place of each in their file, which has a digest by parts.
+class _Weights:
+    """Weights in a file: dtype, shape and place of each, the bytes of its parts, and its digest by these."""
 
-    `parts` are the bytes of these.
-    """
+    places: Mapping[str, tuple[Any, tuple[int, ...], int]]
+    parts: tuple[int, ...]
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A compiled model as data."""
 
     name: str
     kernels: tuple[bytes, ...]
     steps: tuple[tuple[int, tuple[Any, ...]], ...]
     shapes: Shapes
-    weights: Mapping[str, tuple[Any, tuple[int, ...], int]]
+    weights: _Weights
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
-    parts: tuple[int, ...]
-    digest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,10 +257,7 @@ def _started(file: _File, machine: Target, progress: Progress | None, numerics: 
             if progress is not None:
                 progress(len(made.steps), len(made.steps), "")
             return made
-    made, whole = _opened_and_compiled(file, machine, progress, numerics)
-    if whole and not made.fallback:
-        _keep(made, key)
-    return made
+    return _opened_and_compiled(file, machine, progress, numerics, key)
 
 
 class _Unusable(Exception):
@@ -265,38 +294,33 @@ def _files(folder: Path, ending: str) -> str:
     return "\n".join(sorted(found))
 
 
-def _keep(model: Model, key: tuple[str, ...]) -> None:
-    """Keep a model, where all of it can be."""
-    runs = list(dict.fromkeys(step.run for step in model.steps))
-    if any(run.packed is None or run.assumes for run in runs):
-        return
-    used = dict.fromkeys(name for step in model.steps for name in step.used if name in model.weights)
-    if sum(model.weights[name].nbytes for name in used) > _LARGEST:
-        return
+def _written(weights: Mapping[str, Array], key: tuple[str, ...]) -> _Weights | None:
+    """Weights in a file of their own, where there is room for them."""
+    if sum(array.nbytes for array in weights.values()) > _LARGEST:
+        return None
     places, parts, end = dict[str, tuple[Any, tuple[int, ...], int]](), [memoryview(_HEAD)], len(_HEAD)
-    for name in used:
-        array = model.weights[name]
+    for name, array in weights.items():
         places[name] = array.dtype, array.shape, end
         parts += [_bytes(array), memoryview(bytes(-array.nbytes % ALIGNMENT))]
         end += len(parts[-2]) + len(parts[-1])
-    try:
-        payload = pickle.dumps(
-            _Kept(
-                model.name,
-                tuple(run.packed() for run in runs if run.packed is not None),
-                tuple((runs.index(s.run), _said(s)) for s in model.steps),
-                model.shapes,
-                places,
-                model.inputs,
-                model.outputs,
-                tuple(map(len, parts)),
-                digest_of(parts),
-            )
-        )
-    except Exception:  # a kernel that calls Python functions, which nobody can pickle
+    if not cache.keep_file(key, _ENDING, parts):
+        return None
+    return _Weights(places, tuple(map(len, parts)), digest_of(parts))
+
+
+def _keep(model: Model, key: tuple[str, ...], weights: _Weights) -> None:
+    """Keep a model whose weights are kept, where its kernels can be."""
+    runs = list(dict.fromkeys(step.run for step in model.steps))
+    packed = [run.packed() for run in runs if run.packed is not None and not run.assumes]
+    if len(packed) < len(runs):
         return
-    if cache.keep_file(key, _ENDING, parts):
-        cache.keep(key, payload)
+    steps = tuple((runs.index(s.run), _said(s)) for s in model.steps)
+    kept = _Kept(model.name, tuple(packed), steps, model.shapes, weights, model.inputs, model.outputs)
+    try:
+        payload = pickle.dumps(kept)
+    except Exception:  # whatever there is that nobody can pickle
+        return
+    cache.keep(key, payload)
 
 
 def _said(step: Step) -> tuple[Any, ...]:
@@ -309,15 +333,12 @@ def _restored(found: bytes, key: tuple[str, ...], machine: Target) -> Model:
     try:
         kept: _Kept = pickle.loads(found)
         mapped = cache.find_file(key, _ENDING)
-        if mapped is None or len(mapped.content) != sum(kept.parts):
+        if mapped is None or len(mapped.content) != sum(kept.weights.parts):
             raise _Unusable
-        weights = {name: _weight(mapped.content, *place) for name, place in kept.weights.items()}
-        whole = list[bool]()
-        beside = Thread(target=lambda: whole.append(_are_whole(mapped, kept)))
-        beside.start()  # it looks at a hundred megabytes, and lets others run
+        weights = {name: _weight(mapped.content, *place) for name, place in kept.weights.places.items()}
+        whole = _beside(lambda: _are_whole(mapped, kept.weights))
         runs = [_unpacked(packed, machine) for packed in kept.kernels]
-        beside.join()
-        if whole != [True]:
+        if not whole():
             raise _Unusable
     except _Unusable:
         raise
@@ -327,7 +348,7 @@ def _restored(found: bytes, key: tuple[str, ...], machine: Target) -> Model:
     return Model(kept.name, steps, kept.shapes, weights, kept.inputs, kept.outputs)
 
 
-def _are_whole(mapped: Mapped, kept: _Kept) -> bool:
+def _are_whole(mapped: Mapped, kept: _Weights) -> bool:
     """Whether weights are those that were kept: they were when this was looked at last, and have not changed since."""
     key = ("weights are whole", kept.digest, mapped.state)
     if mapped.state and cache.find(key) is not None:

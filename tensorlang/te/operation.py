@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -290,8 +291,11 @@ class ComputeOp(Remembered):
     @property
     def input_tensors(self) -> list[Tensor]:
         """The tensors read, in order of first use."""
-        reads = [node.tensor for body in self.body for node in walk(body) if isinstance(node, Read)]
-        return list(dict.fromkeys(reads))
+        known = _READ.get(self)
+        if known is None:
+            reads = (node.tensor for body in self.body for node in walk(body) if isinstance(node, Read))
+            known = _READ[self] = tuple(dict.fromkeys(reads))
+        return list(known)
 
     @property
     def reduction(self) -> Reduce | None:
@@ -302,6 +306,10 @@ class ComputeOp(Remembered):
     def output(self, index: int = 0) -> Tensor:
         """Output `index` as a tensor."""
         return Tensor(self, index)
+
+
+_READ: WeakKeyDictionary[ComputeOp, tuple[Tensor, ...]] = WeakKeyDictionary()
+"""What operations read, as long as these are there: it is asked for about eight times of each."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -393,6 +393,16 @@ def onnxruntime(proto: Any, inputs: dict[str, Any]) -> list[Any]:
     return made
 
 
+def test_branches_of_sequences_are_refused() -> None:
+    arms = [graph([node("SequenceConstruct", "w w", name)], name, weights={"w": drawn(2)}) for name in "st"]
+    for arm in arms:
+        arm.output[0].CopyFrom(onnx.helper.make_tensor_sequence_value_info(arm.output[0].name, 1, None))
+    nodes = [*asked("x", "is"), node("If", "is", "c", then_branch=arms[0], else_branch=arms[1])]
+    nodes.append(node("SequenceAt", "c at", "y"))
+    with pytest.raises(UnsupportedModel, match="passes on a sequence"):
+        from_onnx(model(nodes, {"x": (3,)}, "y", {**ZERO, "at": np.array(0)}))
+
+
 def test_refusals_within_branches_are_told_with_their_nodes() -> None:
     then, other = graph([node("Det", "x", "d")], "d"), graph([node("NonZero", "x", "n"), node("Neg", "n", "e")], "e")
     nodes = [*asked("x", "positive"), node("If", "positive", "c", then_branch=then, else_branch=other)]

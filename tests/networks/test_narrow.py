@@ -102,7 +102,7 @@ def run(program: Program, weights: Any, x: Any) -> Any:
     inputs, outputs = tensors_of(program, Part(stages, names, program.outputs))
     kernel = tensorlang.build(te.create_schedule(outputs), [*inputs, *outputs])
     made = np.empty(kernel_shape(outputs[0]), np.int32)
-    kernel(*(x if name.startswith("input") else weights[name] for name in names), made)
+    kernel(*(x if name.startswith("input") else np.ascontiguousarray(weights[name]) for name in names), made)
     return made
 
 

@@ -51,6 +51,7 @@ PLACES = {
     "pairs": np.array([[0, 3], [1, 0], [0, -1]]),
     "rows": drawn(3, 5, seed=5),
     "few": drawn(2, 1, 5, seed=6),
+    "columns": drawn(2, 12, 12, seed=7),
 }
 """Inputs: numbers, images, places in them."""
 HELD = {
@@ -65,6 +66,8 @@ HELD = {
     "r": drawn(1, 3, 3, seed=12),
     "b": drawn(1, 6, seed=13),
     "seven": np.array(7, np.int32),
+    "wanted": np.array([5, 6]),
+    "pieces": np.array([2, 3]),
     "held": np.array([0, 1, 2, 3, 5], np.uint32),
 }
 """Weights."""
@@ -97,6 +100,7 @@ USES: list[Any] = [
     node("GridSample", "image grid", "GridSample", padding_mode="reflection"),
     node("GridSample", "image grid", "GridSample_cubic", mode="cubic", align_corners=1),
     node("RNN", "rows3 w r b", "RNN last", hidden_size=3, direction="reverse"),
+    node("Col2Im", "columns wanted pieces", "Col2Im", strides=[2, 1], pads=[1, 0, 0, 2], dilations=[1, 2]),
 ]  # fmt: skip
 """Operators for places, orders and volumes."""
 
@@ -114,6 +118,21 @@ def test_operators_that_move_and_order() -> None:
     for name, got, want in zip(outputs, made, reference(proto, *given.values()), strict=True):
         assert (got.shape, got.dtype) == (want.shape, want.dtype), name
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_bits_as_another_type() -> None:
+    given = {"x": drawn(2, 3), "i": np.array([[-1, 7]], np.int8), "t": np.array([True, False])}
+    number = onnx.TensorProto
+    to = {"a": ("x", number.INT32), "b": ("i", number.UINT8), "c": ("t", number.UINT8), "d": ("i", number.BOOL)}
+    nodes = [node("BitCast", name, out, to=kind) for out, (name, kind) in to.items()]
+    shapes, kinds = ({name: getattr(v, what) for name, v in given.items()} for what in ("shape", "dtype"))
+    made = compile_network(from_onnx(model(nodes, shapes, "a b c d", opset=26, dtypes=kinds)), "interpreter")
+    wanted = given["x"].view(np.int32), given["i"].view(np.uint8), given["t"].view(np.uint8), given["i"] != 0
+    for got, want in zip(made(*given.values()), wanted, strict=True):
+        assert got.dtype == want.dtype
+        np.testing.assert_array_equal(got, want)
+    with pytest.raises(UnsupportedModel, match="BitCast of float32 to int8, which has other bits"):
+        from_onnx(model([node("BitCast", "x", "y", to=number.INT8)], {"x": (2,)}, "y", opset=26))
 
 
 def test_functions_of_onnx_and_of_the_model() -> None:

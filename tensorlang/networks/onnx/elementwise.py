@@ -112,6 +112,15 @@ def _cast(node: Node) -> Value:
     return pointwise(node, lambda x: cast(x, dtype), 0)
 
 
+def _bit_cast(node: Node) -> Value:
+    dtype, given = dtype_of(node.attrs["to"]), str(node.value(0).dtype)
+    if dtypes.info(dtype).bytes != dtypes.info(given).bytes:
+        raise Unsupported(f"BitCast of {given} to {dtype}, which has other bits")
+    if "bool" in (dtype, given):
+        return pointwise(node, lambda x: elements.nonzero(x) if dtype == "bool" else cast(x, dtype), 0)
+    return pointwise(node, lambda x: te.reinterpret(dtype, x), 0)
+
+
 def _cast_like(node: Node) -> Value:
     return pointwise(node, lambda x: cast(x, node.tensor(1).dtype), 0)
 
@@ -206,6 +215,7 @@ RULES: dict[str, Rule] = {
     "BitwiseNot": _unary(lambda x: ~x),
     "BitwiseOr": _binary(lambda a, b: a | b),
     "BitwiseXor": _binary(lambda a, b: a ^ b),
+    "BitCast": _bit_cast,
     "Cast": _cast,
     "CastLike": _cast_like,
     "Ceil": _unary(te.ceil),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tensorlang.networks.node import Rule
 from tensorlang.networks.onnx import (
+    blocks,
     einsum,
     elementwise,
     moves,
@@ -21,6 +22,7 @@ from tensorlang.networks.onnx import (
 )
 
 RULES: dict[str, Rule] = {
+    **blocks.RULES,
     **einsum.RULES,
     **elementwise.RULES,
     **moves.RULES,

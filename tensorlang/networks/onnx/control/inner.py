@@ -44,7 +44,9 @@ def graph_of(proto: Any, word: str, inputs: int, outputs: int) -> Any:
 
 
 def kinds_of(values: Sequence[Value]) -> list[str]:
-    """Dtypes and shapes as text."""
+    """Dtypes and shapes as text; Unsupported for sequences, which are lists of arrays."""
+    if any(isinstance(value, list) for value in values):
+        raise Unsupported("it passes on a sequence, which the network would have to choose or to change when it runs")
     return [f"{value.dtype}{list(shape_of(value))}" for value in values]
 
 
