@@ -111,6 +111,45 @@ def jacobi(given: Arrays, options: Options) -> Array:
     return a
 
 
+TAPS = (0.03, 0.1, 0.22, 0.3, 0.22, 0.1, 0.03)
+"""Weights of a filter."""
+
+
+def blur(given: Arrays, options: Options) -> Array:
+    """Weighted sums of neighbours along rows, and then down columns, where all of them are there."""
+    x, reach = given["x"], len(TAPS) - 1
+    rows: Array = sum((weight * x[:, k : x.shape[1] - reach + k] for k, weight in enumerate(TAPS)), start=np.zeros(()))
+    return np.asarray(sum(weight * rows[k : len(x) - reach + k] for k, weight in enumerate(TAPS)))
+
+
+def gradients(x: Any) -> tuple[Any, Any]:
+    """Along rows and down columns: differences of neighbours two apart, weighed by 1, 2, 1 across."""
+    across, down = x[:, 2:] - x[:, :-2], x[2:] - x[:-2]
+    gx = (across[:-2] + 2 * across[1:-1] + across[2:]) * (1 / 12)
+    return gx, (down[:, :-2] + 2 * down[:, 1:-1] + down[:, 2:]) * (1 / 12)
+
+
+def corner_measure(x: Any) -> Any:
+    """Harris' measure of corners, of arrays of any library that slices and adds as NumPy does."""
+
+    def sums(a: Any) -> Any:
+        height, width = a.shape
+        return sum(a[v : height - 2 + v, u : width - 2 + u] for v in range(3) for u in range(3))
+
+    gx, gy = gradients(x)
+    xx, yy, xy = sums(gx * gx), sums(gy * gy), sums(gx * gy)
+    return xx * yy - xy * xy - 0.04 * (xx + yy) * (xx + yy)
+
+
+def corners(given: Arrays, options: Options) -> Array:
+    """Squares and products of gradients, summed over 3 × 3 pixels."""
+    return np.asarray(corner_measure(given["x"]))
+
+
+def _cropped(border: int) -> Callable[[Shapes, Options], tuple[int, ...]]:
+    return lambda shapes, _: tuple(n - border for n in shapes["x"])
+
+
 def _same(name: str) -> Callable[[Shapes, Options], tuple[int, ...]]:
     return lambda shapes, _: shapes[name]
 
@@ -142,6 +181,8 @@ OPERATORS: dict[str, Operator] = {
     "layer_norm": Operator(layer_norm, _same("x"), _per_element(8)),
     "attention": Operator(attention, _same("q"), _attention_operations),
     "jacobi": Operator(jacobi, _same("x"), lambda shapes, options: 5.0 * options["steps"] * math.prod(shapes["x"])),
+    "blur": Operator(blur, _cropped(len(TAPS) - 1), _per_element(4.0 * len(TAPS) - 2)),
+    "corners": Operator(corners, _cropped(4), _per_element(50.0)),
 }
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 import tensorlang
 from benchmarks import own_vocabulary
+from benchmarks.operators import TAPS
 from benchmarks.peers.serve import Array, Builder, Call, Given, Unsupported
 from benchmarks.stencils import jacobi_rows
+from benchmarks.user_programs import corners as harris
 from examples.polybench.stencils import jacobi_2d
 from tensorlang import te, topi
 from tensorlang.ir.expr import to_text
@@ -147,6 +150,26 @@ def jacobi(given: Given) -> Call:
     return call
 
 
+def blur(given: Given) -> Call:
+    """Two stages, written as they are meant."""
+    (X,) = placeholders([given["x"]], "X")
+    height, width = (n - len(TAPS) + 1 for n in given["x"].shape)
+    rows = te.compute((height + len(TAPS) - 1, width), lambda i, j: _weighted(lambda k: X[i, j + k]), name="rows")
+    out = te.compute((height, width), lambda i, j: _weighted(lambda k: rows[i + k, j]), name="blur")
+    return kernel([X], out, [given["x"]])
+
+
+def _weighted(tap: Callable[[int], Any]) -> Any:
+    first, *others = (tap(k) * weight for k, weight in enumerate(TAPS))
+    return sum(others, start=first)
+
+
+def corners(given: Given) -> Call:
+    """A user's program."""
+    (X, measure), _ = harris(*given["x"].shape)
+    return kernel([X], measure, [given["x"]])
+
+
 BUILDERS: dict[str, Builder] = {
     "matmul": matmul,
     "dense_gelu": dense_gelu,
@@ -156,5 +179,7 @@ BUILDERS: dict[str, Builder] = {
     "layer_norm": layer_norm,
     "attention": attention,
     "jacobi": jacobi,
+    "blur": blur,
+    "corners": corners,
     **own_vocabulary.BUILDERS,
 }

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
-from benchmarks.operators import OPERATORS, WIDTHS, Array, Operator, Shapes, draw
+from benchmarks.operators import OPERATORS, TAPS, WIDTHS, Array, Operator, Shapes, draw
 
 TOLERANCES = {"float32": 2e-5, "bfloat16": 1e-2, "int8": 0.0, "uint8": 1 / 128}
 """Largest error over largest value. Sums of 4096 products in float32 are off by some 1e-6; where results are rounded to
@@ -200,6 +200,12 @@ def stencil(n: int, steps: int) -> Workload:
     return Workload(f"jacobi-{n}-{steps}", "jacobi", {"x": (n, n)}, goal, "stencil", {"steps": steps})
 
 
+def image_filter(operator: str, n: int, goal: Goal) -> Workload:
+    """A filter of several stages that makes an image of n × n."""
+    border = len(TAPS) - 1 if operator == "blur" else 4
+    return Workload(f"{operator}-{n}", operator, {"x": (n + border, n + border)}, goal, "image filters")
+
+
 WORKLOADS: tuple[Workload, ...] = (
     square(512),
     square(1024),
@@ -232,6 +238,8 @@ WORKLOADS: tuple[Workload, ...] = (
     quantized_conv(7, 512, 512, 3),
     quantized_conv(224, 3, 64, 7, stride=2),
     stencil(1024, 1000),
+    image_filter("blur", 1024, Goal(1.0, 1.0)),
+    image_filter("corners", 1024, Goal(1.0, 1.0)),
 )
 
 MEANS: Mapping[str, float] = {"odd and thin matmul": 1.05, "conv2d": 1.0}

@@ -41,6 +41,8 @@ TINY = (
     workloads.narrow(8, "int8"),
     workloads.quantized_conv(9, 5, 20, 3, stride=2),
     workloads.stencil(12, 4),
+    workloads.image_filter("blur", 9, workloads.Goal(1.0, 1.0)),
+    workloads.image_filter("corners", 11, workloads.Goal(1.0, 1.0)),
 )
 RATES = {"gflops": 100.0, "l2_gbs": 80.0, "last_cache_gbs": 40.0, "memory_gbs": 10.0}
 

@@ -11,6 +11,7 @@ from typing import Any
 import halide as hl
 import numpy as np
 
+from benchmarks.operators import TAPS
 from benchmarks.peers.serve import Builder, Call, Given
 
 TARGET = hl.get_host_target()
@@ -21,6 +22,8 @@ PACKED_FROM = 64
 """Rows from which a copy of B in panels pays."""
 POINTS, CHANNELS = 14, 2
 """Points and vectors of channels of a register tile of a convolution."""
+BAND = 128
+"""Rows of an image that are filtered by one thread."""
 GUARD = hl.TailStrategy.GuardWithIf
 x, y, z, k, xo, yo, xi, yi = (hl.Var(name) for name in ("x", "y", "z", "k", "xo", "yo", "xi", "yi"))
 
@@ -198,10 +201,59 @@ def jacobi(given: Given) -> Call:
     return call
 
 
+def in_rings(out: Any, rows: int, *stages: Any) -> None:
+    """Bands of rows for threads; of the stages in front each row is made once, and kept while it is read."""
+    out.split(y, yo, yi, rows, GUARD).parallel(yo).vectorize(x, VECTOR, GUARD)
+    for stage in stages:
+        stage.store_at(out, yo).compute_at(out, yi).vectorize(x, VECTOR)
+
+
+def blur(given: Given) -> Call:
+    """Rows in a ring."""
+    source, reach = hl.Buffer(given["x"]), len(TAPS) - 1
+    height, width = (n - reach for n in given["x"].shape)
+    rows, out = hl.Func("rows"), hl.Func("out")
+    rows[x, y] = weighted([source[x + n, y] for n in range(len(TAPS))])
+    out[x, y] = weighted([rows[x, y + n] for n in range(len(TAPS))])
+    in_rings(out, BAND, rows)
+    return compiled(out, (height, width), given)
+
+
+def weighted(taps: Sequence[Any]) -> Any:
+    """Their sum by the weights."""
+    first, *others = (tap * hl.f32(weight) for tap, weight in zip(taps, TAPS))
+    return sum(others, start=first)
+
+
+def corners(given: Given) -> Call:
+    """Gradients in rings; their products where they are summed."""
+    a = hl.Buffer(given["x"])
+    height, width = (n - 4 for n in given["x"].shape)
+    gx, gy, out = hl.Func("gx"), hl.Func("gy"), hl.Func("out")
+    two, twelfth = hl.f32(2), hl.f32(1 / 12)
+
+    gx[x, y] = (a[x + 2, y] - a[x, y] + two * (a[x + 2, y + 1] - a[x, y + 1]) + a[x + 2, y + 2] - a[x, y + 2]) * twelfth
+    gy[x, y] = (a[x, y + 2] - a[x, y] + two * (a[x + 1, y + 2] - a[x + 1, y]) + a[x + 2, y + 2] - a[x + 2, y]) * twelfth
+
+    def sums(left: Any, right: Any) -> Any:
+        name = hl.Func("sums")
+        places = [(u, v) for v in range(3) for u in range(3)]
+        first, *others = (left[x + u, y + v] * right[x + u, y + v] for u, v in places)
+        name[x, y] = sum(others, start=first)
+        return name[x, y]
+
+    xx, yy, xy = sums(gx, gx), sums(gy, gy), sums(gx, gy)
+    out[x, y] = xx * yy - xy * xy - hl.f32(0.04) * (xx + yy) * (xx + yy)
+    in_rings(out, BAND, gx, gy)
+    return compiled(out, (height, width), given)
+
+
 BUILDERS: dict[str, Builder] = {
     "matmul": matmul,
     "conv2d": conv2d,
     "softmax": softmax,
     "layer_norm": layer_norm,
     "jacobi": jacobi,
+    "blur": blur,
+    "corners": corners,
 }

@@ -10,6 +10,7 @@ import jax
 from jax import lax
 from jax import numpy as jnp
 
+from benchmarks.operators import TAPS, corner_measure
 from benchmarks.peers import jax_vocabulary
 from benchmarks.peers.serve import Builder, Call, Given
 
@@ -73,6 +74,22 @@ def jacobi(given: Given) -> Function:
     return lambda x: lax.fori_loop(0, given.options["steps"], step, x)
 
 
+def blur(given: Given) -> Function:
+    """Weighted sums of shifted arrays, fused by the compiler."""
+    reach = len(TAPS) - 1
+
+    def function(x: Any) -> Any:
+        rows = sum(weight * x[:, k : x.shape[1] - reach + k] for k, weight in enumerate(TAPS))
+        return sum(weight * rows[k : x.shape[0] - reach + k] for k, weight in enumerate(TAPS))
+
+    return function
+
+
+def corners(given: Given) -> Function:
+    """Fused by the compiler."""
+    return corner_measure
+
+
 FUNCTIONS: dict[str, Callable[[Given], Function]] = {
     "matmul": matmul,
     "dense_gelu": dense_gelu,
@@ -81,6 +98,8 @@ FUNCTIONS: dict[str, Callable[[Given], Function]] = {
     "layer_norm": layer_norm,
     "attention": attention,
     "jacobi": jacobi,
+    "blur": blur,
+    "corners": corners,
     **jax_vocabulary.FUNCTIONS,
 }
 

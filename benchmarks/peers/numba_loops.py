@@ -8,6 +8,7 @@ from typing import Any
 import numba
 import numpy as np
 
+from benchmarks.operators import TAPS
 from benchmarks.peers.serve import Builder, Call, Given, Unsupported
 
 prange = numba.prange
@@ -125,9 +126,78 @@ def conv2d(given: Given) -> Call:
     return call
 
 
+def filter_rows_and_columns(x: Any, weights: Any, rows: Any, y: Any) -> None:
+    """All rows, then all columns."""
+    for i in prange(rows.shape[0]):
+        for j in range(rows.shape[1]):
+            total = np.float32(0)
+            for k in range(7):
+                total += x[i, j + k] * weights[k]
+            rows[i, j] = total
+    for i in prange(y.shape[0]):
+        for j in range(y.shape[1]):
+            total = np.float32(0)
+            for k in range(7):
+                total += rows[i + k, j] * weights[k]
+            y[i, j] = total
+
+
+def blur(given: Given) -> Call:
+    """Two passes."""
+    x, run, reach = given["x"], compiled(filter_rows_and_columns, given), len(TAPS) - 1
+    height, width = (n - reach for n in x.shape)
+    rows, y = np.empty((height + reach, width), np.float32), np.empty((height, width), np.float32)
+    weights = np.array(TAPS, np.float32)
+
+    def call() -> Any:
+        run(x, weights, rows, y)
+        return y
+
+    return call
+
+
+def measured(x: Any, gx: Any, gy: Any, y: Any) -> None:
+    """Gradients of all pixels, then sums of their products."""
+    twelfth, some = np.float32(1 / 12), np.float32(0.04)
+    for i in prange(gx.shape[0]):
+        for j in range(gx.shape[1]):
+            left = x[i, j] + x[i + 1, j] + x[i + 1, j] + x[i + 2, j]
+            right = x[i, j + 2] + x[i + 1, j + 2] + x[i + 1, j + 2] + x[i + 2, j + 2]
+            above = x[i, j] + x[i, j + 1] + x[i, j + 1] + x[i, j + 2]
+            below = x[i + 2, j] + x[i + 2, j + 1] + x[i + 2, j + 1] + x[i + 2, j + 2]
+            gx[i, j] = (right - left) * twelfth
+            gy[i, j] = (below - above) * twelfth
+    for i in prange(y.shape[0]):
+        for j in range(y.shape[1]):
+            xx = yy = xy = np.float32(0)
+            for v in range(3):
+                for u in range(3):
+                    a, b = gx[i + v, j + u], gy[i + v, j + u]
+                    xx += a * a
+                    yy += b * b
+                    xy += a * b
+            y[i, j] = xx * yy - xy * xy - some * (xx + yy) * (xx + yy)
+
+
+def corners(given: Given) -> Call:
+    """Two passes."""
+    x, run = given["x"], compiled(measured, given)
+    height, width = x.shape
+    gx, gy = (np.empty((height - 2, width - 2), np.float32) for _ in range(2))
+    y = np.empty((height - 4, width - 4), np.float32)
+
+    def call() -> Any:
+        run(x, gx, gy, y)
+        return y
+
+    return call
+
+
 BUILDERS: dict[str, Builder] = {
     "conv2d": conv2d,
     "softmax": softmax,
     "layer_norm": layer_norm,
     "jacobi": jacobi,
+    "blur": blur,
+    "corners": corners,
 }

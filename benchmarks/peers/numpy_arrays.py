@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from benchmarks.operators import TAPS, corner_measure
 from benchmarks.peers import numpy_vocabulary
 from benchmarks.peers.serve import Array, Builder, Call, Given
 
@@ -132,6 +133,30 @@ def jacobi(given: Given) -> Call:
     return call
 
 
+def blur(given: Given) -> Call:
+    """Weighted sums of shifted arrays, in place."""
+    x, reach = given["x"], len(TAPS) - 1
+    height, width = (n - reach for n in x.shape)
+    rows, made, term = (np.empty((n, width), np.float32) for n in (height + reach, height, height + reach))
+    weights = [np.float32(weight) for weight in TAPS]
+
+    def call() -> Array:
+        np.multiply(x[:, :width], weights[0], out=rows)
+        for k, weight in enumerate(weights[1:], 1):
+            np.add(rows, np.multiply(x[:, k : k + width], weight, out=term), out=rows)
+        np.multiply(rows[:height], weights[0], out=made)
+        for k, weight in enumerate(weights[1:], 1):
+            np.add(made, np.multiply(rows[k : k + height], weight, out=term[:height]), out=made)
+        return made
+
+    return call
+
+
+def corners(given: Given) -> Call:
+    """Shifted arrays, added up."""
+    return lambda: np.asarray(corner_measure(given["x"]))
+
+
 BUILDERS: dict[str, Builder] = {
     "matmul": matmul,
     "dense_gelu": dense_gelu,
@@ -140,5 +165,7 @@ BUILDERS: dict[str, Builder] = {
     "layer_norm": layer_norm,
     "attention": attention,
     "jacobi": jacobi,
+    "blur": blur,
+    "corners": corners,
     **numpy_vocabulary.BUILDERS,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from benchmarks.operators import TAPS, corner_measure
 from benchmarks.peers import mkl_kernels
 from benchmarks.peers.serve import Array, Builder, Call, Given
 
@@ -90,6 +91,21 @@ def jacobi(given: Given) -> Prepared:
     return call, tensors(given, "x")
 
 
+def blur(given: Given) -> Prepared:
+    """Two convolutions with one row, and one column, of weights."""
+    weights = torch.tensor(TAPS)
+
+    def call(x: Any, along: Any, down: Any) -> Any:
+        return F.conv2d(F.conv2d(x[None, None], along), down)[0, 0]
+
+    return call, [*tensors(given, "x"), weights[None, None, None], weights[None, None, :, None]]
+
+
+def corners(given: Given) -> Prepared:
+    """Sums of shifted tensors."""
+    return corner_measure, tensors(given, "x")
+
+
 PREPARED: dict[str, Callable[[Given], Prepared]] = {
     "matmul": matmul,
     "dense_gelu": dense_gelu,
@@ -99,6 +115,8 @@ PREPARED: dict[str, Callable[[Given], Prepared]] = {
     "layer_norm": layer_norm,
     "attention": attention,
     "jacobi": jacobi,
+    "blur": blur,
+    "corners": corners,
 }
 
 

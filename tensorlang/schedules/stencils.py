@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from tensorlang.dataclass import dataclass
@@ -30,22 +30,25 @@ Axes: TypeAlias = tuple[frozenset[str], ...]
 class Stencil:
     """The stages of a group that are made once, producers first, each with the axis that numbers its rows.
 
-    `row`: the axis of the main stage that moves these, by its place; `reach`: rows of one that are read at once;
-    `even`: whether these move by as much from row to row.
+    `row`: the axis of the main stage that moves these, by its place; `reads`: at how many places one is read; `even`:
+    whether its rows move by as much from row to row.
     """
 
     kept: dict[str, int]
     row: int
-    reach: int
+    reads: int
     even: bool
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A stage that is made once: what moves its axes, at how many places along each it is read, and how evenly."""
+    """A stage that is made once: what moves its axes, at how many places it is read, in all and along each, and how
+    evenly.
+    """
 
     stage: Stage
     axes: Axes
+    reads: int
     places: tuple[int, ...]
     even: tuple[bool, ...]
 
@@ -64,9 +67,8 @@ def stencil_of(group: Group) -> Stencil | None:
     found = [k for k in kept if k.stage.name in rows]
     if not found:
         return None
-    reach = max(k.places[rows[k.stage.name]] for k in found)
     even = all(k.even[rows[k.stage.name]] for k in found)
-    return Stencil({k.stage.name: rows[k.stage.name] for k in found}, row, reach, even)
+    return Stencil({k.stage.name: rows[k.stage.name] for k in found}, row, max(k.reads for k in found), even)
 
 
 def _kept_of(group: Group) -> list[_Kept]:
@@ -90,7 +92,7 @@ def _kept_of(group: Group) -> list[_Kept]:
     return kept
 
 
-def _kept(stage: Stage, here: Iterable[Place], axes_of: dict[str, dict[str, frozenset[str]]]) -> _Kept:
+def _kept(stage: Stage, here: Sequence[Place], axes_of: dict[str, dict[str, frozenset[str]]]) -> _Kept:
     along = [[(reader, index[d]) for reader, index in here] for d in range(len(stage.spatial))]
     moved = (
         frozenset(axis for reader, index in reads for v in variables(index) for axis in axes_of[reader].get(v, ()))
@@ -98,7 +100,7 @@ def _kept(stage: Stage, here: Iterable[Place], axes_of: dict[str, dict[str, froz
     )
     counts = tuple(len({str(index) for _, index in reads}) for reads in along)
     even = tuple(all(_is_even(index) for _, index in reads) for reads in along)
-    return _Kept(stage, tuple(moved), counts, even)
+    return _Kept(stage, tuple(moved), len(here), counts, even)
 
 
 def _read(places: dict[str, dict[str, Place]], reader: str, op: ComputeOp, axes: dict[str, Expr]) -> None:

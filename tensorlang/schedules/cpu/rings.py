@@ -15,6 +15,7 @@ from math import ceil, prod
 
 from tensorlang import dtypes
 from tensorlang.schedule.stage import Stage as Loops
+from tensorlang.schedules.accesses import LINE
 from tensorlang.schedules.anchor import axes_of, compute_op
 from tensorlang.schedules.candidates import around, up_to
 from tensorlang.schedules.cpu.moves import schedule_alone
@@ -28,8 +29,8 @@ from tensorlang.target.spec import Target
 from tensorlang.te.axis import extent_of
 
 _TOGETHER = (1, 2, 4, 8)
-_TALL = 5
-"""Rows read at once from which on four are made at once, which share them; of fewer, two."""
+_MANY = 5
+"""Places that are read from which on four rows are made at once, which share vectors of them; of fewer, two."""
 _SHARES = 2
 """Bands of rows for each thread: each begins with rows that the one before has made, too."""
 _UNKNOWN = 256
@@ -59,7 +60,7 @@ def _schedule(room: Room, group: Group, stencil: Stencil, rolling: bool) -> None
     ringed = _ringed(room, group, stencil)
     main, axes = s[name], axes_of(s, name)
     outer, row = axes[: stencil.row], axes[stencil.row]
-    rows, usual = group.main.extents[row], 2 if stencil.reach < _TALL else 4
+    rows, usual = group.main.extents[row], 2 if stencil.reads < _MANY else 4
     is_known = extent_of(group.main.op.axes[stencil.row].extent) is not None
     band = _band(target, prod(group.main.extents[axis] for axis in outer), rows if is_known else _UNKNOWN, rolling)
     if band < rows:
@@ -74,11 +75,19 @@ def _schedule(room: Room, group: Group, stencil: Stencil, rolling: bool) -> None
         loops.compute_at(main, step if rolling or not outer else outer[-1])
         if rolling:
             loops.rolling_buffer()
+        _spread(room, ring, stencil.kept[ring])
         own = axes_of(s, ring)
         _along(room, loops, own[stencil.kept[ring]], own[stencil.kept[ring] + 1 :])
     work = sum(work_of(compute_op(s, n)) for n in (name, *ringed))
     if outer:
         run_in_parallel(s, name, outer, target, work)
+
+
+def _spread(room: Room, ring: str, row: int) -> None:
+    """Lay the rows of a ring an odd number of lines apart: those read at once are in different sets of a cache."""
+    op = compute_op(room.s, ring)
+    line = LINE // dtypes.info(op.dtype).bytes
+    room.s.attempt(lambda: room.s[ring].storage_align(op.axes[row].name, 2 * line, line))
 
 
 def _ringed(room: Room, group: Group, stencil: Stencil) -> list[str]:
