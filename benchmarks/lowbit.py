@@ -37,6 +37,8 @@ Turn = Callable[[], object]
 N, K = 11008, 4096
 ROUNDS = 15
 _STREAMS, _LANES = 4, 16
+_GROUPED = {f"int4-{group}": group for group in (128,)}
+"""Weights that come as codes of four bits in groups of so many."""
 _FLOATS = ("float32", "bfloat16")
 """Weights in no blocks; vectors are of their dtype, sums float32."""
 _STEPS = 512
@@ -81,7 +83,7 @@ def command(
     threads: int | None, only: str, vectors: str, keys: str, matrices: int, shape: str, rounds: int, out: Path | None
 ) -> None:
     """Time products of weights of a few bits beside a read of their bytes, and beside installed peers, in turn."""
-    wanted, known = [n for n in only.split(",") if n], [*topi.BLOCK_FORMATS, *_FLOATS, *nbits.PEERS, *NAMES]
+    wanted, known = [n for n in only.split(",") if n], [*topi.BLOCK_FORMATS, *_GROUPED, *_FLOATS, *nbits.PEERS, *NAMES]
     if unknown := [name for name in wanted if name not in known]:
         raise click.UsageError(f"no format or peer is called {unknown[0]!r}; there are {', '.join(known)}")
     count, (n, k) = threads_or_all(threads), map(int, shape.split(","))
@@ -115,7 +117,8 @@ def _turn_of(name: str, m: int, n: int, k: int, matrices: int, target: Target) -
         tensors = [te.placeholder((n, k), name, name="weights")]
         made = topi.dense(data, tensors[0], out_dtype="float32")
     else:
-        weights = topi.nbits_weights(n, k, topi.BLOCK_FORMATS[name])
+        form = topi.group_format(4, _GROUPED[name]) if name in _GROUPED else topi.BLOCK_FORMATS[name]
+        weights = topi.nbits_weights(n, k, form)
         tensors, made = weights.tensors, topi.matmul_nbits(data, weights)
     kernel = tensorlang.build(topi.schedule(made, target), [data, *tensors, made], target)
     sets = [filled(tensors, partial(_numbers, seed=seed)) for seed in range(matrices)]

@@ -1,6 +1,6 @@
 """Attention of one token to a cache, for `python -m benchmarks lowbit`: 32 heads of queries by 8 of keys, depth 128.
 
-Queries are float32, but bfloat16 where the cache is.
+Queries are float32, but bfloat16 where the cache is. Paged caches are pages of 16 keys, in any order.
 """
 
 from __future__ import annotations
@@ -17,8 +17,12 @@ from tensorlang.target.spec import Target
 
 Array = npt.NDArray[Any]
 
-NAMES = {f"attention-{dtype}": dtype for dtype in ("float32", "float16", "bfloat16", "int8")}
-"""The contestants, and the dtype of the cache of each."""
+_PAGED, _PAGE = "paged-", 16
+NAMES = {
+    **{f"attention-{dtype}": dtype for dtype in ("float32", "float16", "bfloat16", "int8")},
+    **{f"attention-{_PAGED}{dtype}": f"{_PAGED}{dtype}" for dtype in ("float32", "bfloat16")},
+}
+"""The contestants, and the cache of each: its dtype, and whether it lies in pages."""
 _HEADS, _GROUPS, _DEPTH = 32, 8, 128
 _BYTES = 1 << 26
 """Bytes of caches of one turn, about: those of several layers, which no cache of a CPU holds."""
@@ -32,17 +36,19 @@ def filled(tensors: Sequence[te.Tensor], numbers: Callable[[te.Tensor], Any]) ->
     return arrays
 
 
-def attention(dtype: str, keys: int, target: Target) -> tuple[Callable[[], object], int, float]:
+def attention(cache: str, keys: int, target: Target) -> tuple[Callable[[], object], int, float]:
     """A turn: one token attends to `keys` keys of some layers; the bytes that it reads, and its operations."""
-    asking = dtype if dtype == "bfloat16" else "float32"
-    query = te.placeholder((1, _HEADS, 1, _DEPTH), asking, "query")
-    shape = (1, _GROUPS, keys, _DEPTH)
-    cache = [te.placeholder(shape, dtype, name) for name in ("keys", "values")]
-    scales = [te.placeholder(shape[:3], "float32", f"{t.name}_scales") for t in cache] if dtype == "int8" else []
+    dtype, pages = cache.removeprefix(_PAGED), -(-keys // _PAGE)
+    query = te.placeholder((1, _HEADS, 1, _DEPTH), dtype if dtype == "bfloat16" else "float32", "query")
+    shape = (pages, _GROUPS, _PAGE, _DEPTH) if cache.startswith(_PAGED) else (1, _GROUPS, keys, _DEPTH)
+    caches = [te.placeholder(shape, dtype, name) for name in ("keys", "values")]
+    scales = [te.placeholder(shape[:3], "float32", f"{t.name}_scales") for t in caches] if dtype == "int8" else []
+    table = te.placeholder((1, pages), "int32", "table") if cache.startswith(_PAGED) else None
     lengths = te.placeholder((1,), "int32", "lengths")
     by_key, by_value = scales or (None, None)
-    out = topi.cached_attention(query, cache[0], cache[1], lengths, by_key, by_value)
-    kernel = tensorlang.build(topi.schedule(out, target), [query, *cache, *scales, lengths, out], target)
+    out = topi.cached_attention(query, caches[0], caches[1], lengths, by_key, by_value, table)
+    arguments = [query, *caches, *scales, *([] if table is None else [table]), lengths, out]
+    kernel = tensorlang.build(topi.schedule(out, target), arguments, target)
     rng = np.random.default_rng(0)
 
     def numbers(tensor: te.Tensor) -> Array:
@@ -51,13 +57,14 @@ def attention(dtype: str, keys: int, target: Target) -> tuple[Callable[[], objec
             return rng.integers(-127, 128, size).astype(np.int8)
         return np.asarray(rng.standard_normal(size, np.float32)).astype(dtypes.info(tensor.dtype).numpy)
 
-    one = sum(int(np.prod(shape[: len(t.shape)])) * dtypes.info(t.dtype).bytes for t in (*cache, *scales))
-    layers = [filled((*cache, *scales), numbers) for _ in range(max(1, _BYTES // one))]
+    one = sum(int(np.prod(shape[: len(t.shape)])) * dtypes.info(t.dtype).bytes for t in (*caches, *scales))
+    layers = [filled((*caches, *scales), numbers) for _ in range(max(1, _BYTES // one))]
     asked, seen = numbers(query), np.array([keys], np.int32)
+    order = [] if table is None else [rng.permutation(pages).astype(np.int32)[None]]
     made = np.empty(asked.shape, asked.dtype)
 
     def turn() -> None:
         for arrays in layers:
-            kernel(asked, *arrays, seen, made)
+            kernel(asked, *arrays, *order, seen, made)
 
     return turn, one * len(layers), 4.0 * _HEADS * keys * _DEPTH * len(layers)
