@@ -40,9 +40,9 @@ def build_leaf(
     env: dict[str, Expr] = {**{name: Var(name, INDEX) for name in sizes}, **axes}
 
     def localized(expr: Expr) -> Expr:
-        return _loads(substitute(expr, env), values, storage, axes)
+        return loads_of(substitute(expr, env), values, storage, axes)
 
-    hidden = [_loads(substitute(c, dict(values)), values, storage, axes) for c in unseen]
+    hidden = [loads_of(substitute(c, dict(values)), values, storage, axes) for c in unseen]
     in_memory = [c for c in hidden if _reads_memory(c)]
     if isinstance(op, HybridOp):
         checked = _ordered(op, statement, axes, in_memory, localized, values, storage, sizes, atomic)
@@ -109,7 +109,7 @@ def _reads_memory(expr: Expr) -> bool:
     return any(isinstance(node, Load) for node in walk(expr))
 
 
-def _loads(expr: Expr, values: Mapping[str, Expr], storage: Storage, axes: Mapping[str, Expr]) -> Expr:
+def loads_of(expr: Expr, values: Mapping[str, Expr], storage: Storage, axes: Mapping[str, Expr]) -> Expr:
     """Loads over local buffers, indices in int64."""
 
     def rule(node: Expr) -> Expr | None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from tensorlang import dtypes
 from tensorlang.ir.expr import Buffer, Const, Expr, Var, binary, same, substitute
 from tensorlang.ir.stmt import INDEX, For, LoopKind, Prefetch, Stmt
+from tensorlang.lowering.leaf import loads_of
 from tensorlang.lowering.storage import Storage
 from tensorlang.schedule.axis_range import ZERO, simple
 from tensorlang.schedule.derive.plans import PrefetchPlan
@@ -22,7 +23,7 @@ def prefetches(plan: PrefetchPlan, values: Mapping[str, Expr], storage: Storage)
     sizes = [shape if box is None else box.size for shape, box in zip(buffer.shape, plan.boxes, strict=True)]
     steps = _steps(buffer, sizes)
     for k, (box, size, step) in enumerate(zip(plan.boxes, sizes, steps, strict=True)):
-        base = ZERO if box is None else substitute(box.base, dict(values))
+        base = ZERO if box is None else loads_of(substitute(box.base, dict(values)), values, storage, {})
         var = Var(f"{plan.array}.p{k}", INDEX)
         loops.append((var, simple(binary("floordiv", binary("add", size, step - 1), step))))
         index.append(simple(binary("add", base, binary("mul", var, step))))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tensorlang import build, lower, te
@@ -94,6 +95,27 @@ def test_copies_of_a_loop_prefetch_a_line_once() -> None:
     s[b].prefetch(a, "j", 1, along="i")
     assert str(lower(s, [a, b])).count("prefetch") == 4
     check_schedule(s, [a, b])
+
+
+def test_what_lies_where_an_array_says_is_looked_up_inside_of_it() -> None:
+    rows, table = te.placeholder((9, 16), name="rows"), te.placeholder((6,), "int32", name="table")
+    b = te.compute((6, 16), lambda i, j: rows[te.max(te.min(table[i], 8), 0), j] * 2, name="B")
+    s = te.create_schedule(b.op)
+    s[b].prefetch(rows, "i", 2)
+    assert "prefetch rows[int64(max(min(table[min(i + 2, 5)], 8), 0)), 0]" in str(lower(s, [rows, table, b]))
+    places = np.array([8, 0, 3, 3, 1, 7], np.int32)
+    given, out = np.arange(144, dtype=np.float32).reshape(9, 16), np.empty((6, 16), np.float32)
+    build(s, [rows, table, b])(given, places, out)
+    assert (out == given[places] * 2).all()
+
+
+def test_an_array_that_is_computed_says_nothing_yet() -> None:
+    rows, table = te.placeholder((9, 16), name="rows"), te.placeholder((6,), "int32", name="table")
+    next_ = te.compute((6,), lambda i: te.max(te.min(table[i] + 1, 8), 0), name="next")
+    b = te.compute((6, 16), lambda i, j: rows[next_[i], j] * 2, name="B")
+    s = te.create_schedule(b.op)
+    s[b].prefetch(rows, "i", 2)
+    assert "for rows.p0 in range(9):" in str(lower(s, [rows, table, b]))  # any of them
 
 
 def test_a_hybrid_stage_prefetches_where_it_runs() -> None:

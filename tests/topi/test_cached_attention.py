@@ -182,3 +182,13 @@ def test_refusals() -> None:
     refused(r"lengths are int32\[batch\]", query, keys, sizes=te.placeholder((2,), "int64", "sizes"))
     refused(r"table are int32\[batch, pages", query, keys, table=te.placeholder((1, 2), "int32", "t"))
     refused("a window of 0 keys", query, keys, window=0)
+
+
+def test_pages_are_fetched_from_far() -> None:
+    """Machines read no pages ahead that lie anywhere: the table says where the next ones are."""
+    query, lengths = te.placeholder((1, 8, 1, 64), name="query"), te.placeholder((1,), "int32", "lengths")
+    keys, values = (te.placeholder((8, 2, 16, 64), name=name) for name in ("keys", "values"))
+    table = te.placeholder((1, 8), "int32", "table")
+    s = topi.schedule(topi.cached_attention(query, keys, values, lengths, table=table), "llvm", tuned=False)
+    asked = [line for line in s.trace.to_python().splitlines() if ".prefetch(" in line]
+    assert len(asked) == 4 and sum("level=2" in line for line in asked) == 2

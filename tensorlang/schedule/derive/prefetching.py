@@ -7,13 +7,15 @@ from dataclasses import field, replace
 
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import BadArgument
-from tensorlang.ir.expr import Const, Expr, Var, binary, substitute, to_text, variables
+from tensorlang.ir.expr import Const, Expr, Load, Var, binary, rewrite, substitute, to_text, variables, walk
 from tensorlang.ir.stmt import INDEX
 from tensorlang.polyhedral.footprint import Box, Reader, needed
 from tensorlang.polyhedral.statement import Role, Statement
 from tensorlang.schedule.axis_range import AxisRange, constant
 from tensorlang.schedule.derive.plans import PrefetchPlan, StagePlan, plan_all
 from tensorlang.schedule.state import Prefetched, ScheduleState
+from tensorlang.te.axis import extent_of
+from tensorlang.te.operation import PlaceholderOp
 
 Around = Sequence[tuple[str, AxisRange]]
 """Loops by name, outermost first, and their ranges."""
@@ -37,7 +39,8 @@ def prefetches(state: ScheduleState, stages: Mapping[str, StagePlan], statements
         for asked in plan.stage.prefetched:
             wish, around = _resolved(state, stages, plan, asked)
             rank = len(state.program.buffers[asked.tensor].shape)
-            made, what = plan_prefetch(plan.stage.name, wish, around, own, known, rank, state.sizes)
+            given = frozenset(op.name for op in state.program.ops if isinstance(op, PlaceholderOp))
+            made, what = plan_prefetch(plan.stage.name, wish, around, own, known, rank, state.sizes, given)
             number, place = len(statements) + len(found.plans), (plan.stage.name, asked.axis)
             found = Prefetching(
                 (*found.statements, replace(made, name=f"{made.name}{len(found.plans)}")),
@@ -77,10 +80,12 @@ def plan_prefetch(
     ranges: Mapping[str, AxisRange],
     rank: int,
     sizes: frozenset[str],
+    given: frozenset[str] = frozenset(),
 ) -> tuple[Statement, PrefetchPlan]:
     """Return the statement that prefetches in the body of the innermost of `loops`, and what it does.
 
-    `statements` are those of the stage, `ranges` those of all loops, `rank` that of the array.
+    `statements` are those of the stage, `ranges` those of all loops, `rank` that of the array. What lies where arrays
+    that are `given` say is looked up there.
     Raises BadArgument when none of the statements in the loop reads the array.
     """
     names = tuple(name for name, _ in loops)
@@ -96,8 +101,8 @@ def plan_prefetch(
     around = [(name, reach.lower, reach.upper) for name, reach in loops]
     later = {asked.along: binary("add", Var(asked.along, INDEX), asked.offset)}
     boxes = [
-        None if box is None else Box(substitute(box.base, later), box.size)
-        for box in needed(readers, around, rank, sizes)
+        _looked_up(readers, d, later, given) if box is None else Box(substitute(box.base, later), box.size)
+        for d, box in enumerate(needed(readers, around, rank, sizes))
     ]
     if asked.shared:
         boxes = _part(stage, asked, dict(loops)[asked.shared], boxes)
@@ -107,6 +112,31 @@ def plan_prefetch(
         name, name, Role.PREFETCH, names, domain, (), (), (), ahead=inside[0].ahead, ahead_by=inside[0].ahead_by
     )
     return made, PrefetchPlan(asked.tensor, tuple(boxes), asked.level)
+
+
+def _looked_up(readers: Sequence[Reader], d: int, later: Mapping[str, Expr], given: frozenset[str]) -> Box | None:
+    """One element where an array says which, the same for all readers; that array is read inside its own bounds."""
+    first = [(r.index or (), {name: lower for name, lower, _ in r.inner}) for r in readers]
+    places = {to_text(place): place for index, lower in first for place in [substitute(index[d], lower)] if index}
+    reads = [node for place in places.values() for node in walk(place) if isinstance(node, Load)]
+    if len(places) != 1 or not reads or any(not _is_given(read, given) for read in reads):
+        return None
+
+    def inside(node: Expr) -> Expr | None:
+        if not isinstance(node, Load):
+            return None
+        bounds = zip(node.index, node.buffer.shape, strict=True)
+        clamped = (binary("max", binary("min", i, binary("sub", n, 1)), 0) for i, n in bounds)
+        return Load(node.buffer, tuple(clamped))
+
+    (place,) = places.values()
+    return Box(rewrite(substitute(place, later), inside), Const(1, INDEX))
+
+
+def _is_given(read: Load, given: frozenset[str]) -> bool:
+    """Whether an array is there before anything runs, has elements, and is read at places that no array says."""
+    plain = not any(isinstance(node, Load) for index in read.index for node in walk(index))
+    return plain and read.buffer.name in given and all((extent_of(n) or 0) > 0 for n in read.buffer.shape)
 
 
 def _part(stage: str, asked: Prefetched, reach: AxisRange, boxes: Sequence[Box | None]) -> list[Box | None]:

@@ -20,6 +20,7 @@ class Prefetch(Primitive):
     """At the start of each iteration of a loop, prefetch what the iteration `offset` later reads of a tensor.
 
     There is a prefetch for every cache line. No value changes, and beyond the end of an array a prefetch does nothing.
+    Where an input says which element is read (`rows[table[i]]`), it is looked up, inside of its bounds.
     With `along`, a loop around: what is read at this place when that loop is `offset` iterations further.
     With `shared`, a loop around whose iterations all read the same: each of them prefetches a part of it.
     `level`: the cache of a CPU that it is brought into, 1 the nearest. From far away the second takes more at a time.

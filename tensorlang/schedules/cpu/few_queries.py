@@ -9,6 +9,7 @@ added up for all columns at once: machines read ahead what is read in order, and
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from math import prod
 
 from tensorlang import dtypes, te
@@ -30,8 +31,12 @@ _TILE = 16
 """Vectors of mixed values that stay in registers, where those of whole rows are more than there are registers."""
 _JAM = 4
 """Keys whose values are added up in one step there."""
-_AHEAD, _STEPS = 4096, (1, 2, 4, 8, 16, 32, 64)
-"""Bytes of keys and of values that are fetched ahead; steps over keys from one to those that are fetched meanwhile."""
+_AHEAD, _FAR = 4096, 16384
+"""Bytes of keys and of values that are fetched ahead into the first cache, and of pages into the second."""
+_STEPS = (1, 2, 4, 8, 16, 32, 64)
+"""Steps over keys from one to those that are fetched meanwhile."""
+_PAGE = 16
+"""Keys of a page of a cache, about."""
 _LAST = 4
 """Lanes that are added up for a panel of keys."""
 _ALONG, _ROWS = "x86.avx512.vdpbf16ps.pairs", "x86.avx512.vdpbf16ps.rows"
@@ -128,7 +133,7 @@ def _mix(room: Room, mixed: str, host: str, loop: str, lanes: int) -> None:
     far, near = stage.split(k, factor=room.choose("mixed", _KEYS, _KEYS[2]), tail="peel")
     across, d = stage.split(d, factor=tile, tail="peel")
     near, row = stage.split(near, factor=jam, tail="peel")
-    _fetch(room, (mixed, near.name), values, jam, "values_ahead")
+    _fetch(room, (mixed, near.name), values, jam, "values")
     if dot:
         vector, d = stage.split(d, factor=lanes)
         stage.reorder(far, across, near, i, vector, d, row)
@@ -182,7 +187,7 @@ def _score(room: Room, part: Mapping[str, str], keys: Buffer, lanes: int) -> Non
         products.tensorize(lane, dot)
     else:
         products.vectorize(lane)
-    _fetch(room, (products.name, str(products.op.axis[0])), keys, together, "keys_ahead", far.name)
+    _fetch(room, (products.name, str(products.op.axis[0])), keys, together, "keys", far.name, panel)
 
 
 def _dot_of_pairs(room: Room, stage: str, name: str) -> TensorIntrin | None:
@@ -209,17 +214,27 @@ def _score_loops(s: Schedule, scaled: str, lanes: int) -> str:
     return panel.name
 
 
-def _fetch(room: Room, place: tuple[str, str], array: Buffer, rows: int, size: str, along: str = "") -> None:
-    """Fetch rows of an array ahead in a loop of a stage, but for what lies where data say: that may be anywhere."""
+def _fetch(
+    room: Room, place: tuple[str, str], array: Buffer, rows: int, size: str, along: str = "", pages: str = ""
+) -> None:
+    """Fetch rows of an array ahead in a loop of a stage.
+
+    Where data say where they lie, in a loop over `pages`, and from far into the second cache before: machines do not
+    read ahead there.
+    """
     s, (stage, loop) = room.s, place
     op = s.program[stage]
     assert isinstance(op, ComputeOp)
-    places = (index for load in loads(op) if load.buffer.name == array.name for index in load.index)
-    if any(isinstance(node, Load) for index in places for node in walk(index)):
-        return
+    indices = (index for load in loads(op) if load.buffer.name == array.name for index in load.index)
+    is_paged = any(isinstance(node, Load) for index in indices for node in walk(index))
+    if is_paged and pages:
+        along, rows = pages, _PAGE
     step = rows * (extent_of(array.shape[-1]) or 1) * dtypes.info(array.dtype).bytes
-    ahead = room.choose(size, _STEPS, max(1, _AHEAD // step))
-    s.attempt(lambda: s[stage].prefetch(array.name, loop, ahead, along or None))
+    wanted = {1: room.choose(f"{size}_ahead", _STEPS, max(1, _AHEAD // step))}
+    if is_paged:
+        wanted[2] = room.choose(f"{size}_far", _STEPS, max(1, _FAR // step))
+    for level, ahead in wanted.items():
+        s.attempt(partial(s[stage].prefetch, array.name, loop, ahead, along or None, level=level))
 
 
 def _values_read(s: Schedule, mixed: str) -> Buffer:
