@@ -10,7 +10,7 @@ import numpy as np
 from tensorlang import te
 from tensorlang.dataclass import dataclass
 from tensorlang.ir.affine import Affine, affine
-from tensorlang.ir.expr import Const, Expr, Var, rewrite, walk
+from tensorlang.ir.expr import Binary, Const, Expr, Select, Var, rewrite, walk
 from tensorlang.networks.network import Array
 from tensorlang.networks.pending import Pending
 from tensorlang.schedule.rewrites.narrow_product import SIGN, SUMS, narrow_factors, product_of_panels, terms_of_word
@@ -113,13 +113,14 @@ def _convolution(op: ComputeOp, held: _Held, target: Target) -> ComputeOp | None
         return None
     panels = _panels(weight.reshape(o, high, runs.columns, runs.run), panel_of(o, target))
     zero = SIGN * (operand != window.data.dtype)
+    data, around = _without_border(window.data)
     made = conv2d_narrow(
-        window.data,
+        data,
         held.tensor(f"{op.name}_packed", panels),
         o,
         (high, wide),
         window.steps,
-        0,
+        around,
         window.gaps,
         "NHWC",
         offsets=held.tensor(f"{op.name}_offsets", _totals(panels, zero, (2, 3, 4, 6))) if zero else None,
@@ -128,6 +129,38 @@ def _convolution(op: ComputeOp, held: _Held, target: Target) -> ComputeOp | None
     )
     assert isinstance(made.op, ComputeOp)
     return made.op if [extent_of(e) for e in made.shape] == [extent_of(e) for e in op.shape] else None
+
+
+def _without_border(data: Tensor) -> tuple[Tensor, tuple[int, int, int, int]]:
+    """Images without a border of zeros, and that: rows above, columns to the left, those below and to the right."""
+    match data.op:
+        case ComputeOp(
+            body=(Select(cond=cond, then=Read(tensor=inner, index=index), orelse=Const(value=0)),), axes=axes
+        ):
+            moves = [affine(one) or {} for one in index]
+            before = [-int(move.get("", 0)) for move in moves]
+            sizes = [(extent_of(a) or 0, extent_of(b) or 0) for a, b in zip(data.shape, inner.shape, strict=True)]
+            after = [a - b - n for (a, b), n in zip(sizes, before, strict=True)]
+            names = [axis.name for axis in axes]
+            inside = {("ge", name, n) for name, n in zip(names, before, strict=True) if n}
+            inside |= {("lt", name, b + n) for name, (_, b), n, m in zip(names, sizes, before, after, strict=True) if m}
+            moved = [{name: c for name, c in move.items() if name} for move in moves]
+            if moved == [{name: 1} for name in names] and _tests(cond) == inside and len(axes) == 4:
+                around = before[1], before[2], after[1], after[2]
+                if min(around) >= 0 == before[0] == before[3] == after[0] == after[3]:
+                    return inner, around
+    return data, (0, 0, 0, 0)
+
+
+def _tests(cond: Expr) -> set[tuple[str, str, int]] | None:
+    """Comparisons of axes with numbers that hold together; None for any other condition."""
+    match cond:
+        case Binary(op="and", a=a, b=b):
+            one, other = _tests(a), _tests(b)
+            return None if one is None or other is None else one | other
+        case Binary(op="ge" | "lt" as op, a=Var(name=name), b=Const(value=value)):
+            return {(op, name, int(value))}
+    return None
 
 
 def _panels(weight: Array, width: int) -> Array:

@@ -19,7 +19,7 @@ from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, as_expr, cast, same
 from tensorlang.ir.simplify import simplify
 from tensorlang.schedule.rewrites.narrow_product import SIGN, SUMS, terms_of_word
-from tensorlang.schedules.cpu.matrix_tiles import Sums
+from tensorlang.schedules.cpu.matrix_tiles import Sums, tiles_for
 from tensorlang.schedules.cpu.narrow_product import operand_dtype
 from tensorlang.target import parse
 from tensorlang.target.spec import Target
@@ -40,13 +40,18 @@ from tensorlang.topi.requantize import requantize, requantize_reference
 from tensorlang.topi.windows import OUTPUT_AXES, Padding, Pair, Window, pair, windows
 
 Array = npt.NDArray[Any]
+_COPIES = 5
+"""Columns of a window for which tiles may be copied, whose pixels at the border are left out of some."""
 Read: TypeAlias = Callable[[Expr, Expr, Expr, Expr, Expr], Expr]
 """An element of the data as they are multiplied, by image, group, row, column, and term of the run from there on."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """A convolution of known sizes. `operand`: the dtype in which data are multiplied; `shift`: what zero is then."""
+    """A convolution of known sizes. `operand`: the dtype in which data are multiplied; `shift`: what zero is then.
+
+    `cut`: windows end with the image, where padding is zeros.
+    """
 
     data: Tensor
     images: Layout
@@ -57,6 +62,7 @@ class _Problem:
     operand: str
     shift: int
     name: str
+    cut: bool = False
 
     def extent(self, letter: str) -> int:
         """The extent of the data along a letter."""
@@ -147,7 +153,8 @@ def conv2d_narrow(
     _check(p, channels, bias, offsets, weight_zero_point)
     operand = operand_dtype(data.dtype, packed.dtype, machine, None if offsets is not None else p.sums) or data.dtype
     shift = sign_shift(data.dtype, operand, zero_point, name)
-    p = replace(p, operand=operand, shift=shift)
+    whole = shift or tiles_for(p.sums, operand, packed.dtype, machine) is not None
+    p = replace(p, operand=operand, shift=shift, cut=not whole)
     read = _direct(p) if p.is_direct else _rows(p)
     if shift and offsets is None:
         offsets = window_offsets(packed, operand, shift, f"{name}_offsets")
@@ -184,22 +191,40 @@ def _rows(p: _Problem) -> Read:
 
 
 def _sums(p: _Problem, read: Read) -> Tensor:
-    """Sums of whole panels."""
+    """Sums of whole panels; where columns of padding are cut off, of each pixel of a run by itself."""
     groups, panels, high, columns, words, width, group = p.packed.shape
-    y, x = te.reduce_axis((0, high), "ry"), te.reduce_axis((0, columns), "rx")
-    k = te.reduce_axis((0, simplify(words * group)), "rk")
+    pixels = p.right.size if _is_cut_by_pixels(p) else 1
+    each = simplify(words // pixels)
+    y, x = te.reduce_axis((0, high), "ry"), te.reduce_axis((0, simplify(columns * pixels)), "rx")
+    k = te.reduce_axis((0, simplify(each * group)), "rk")
 
     def element(*index: Expr) -> Expr:
         n, g, panel, yy, xx, lane = index
-        row = yy * p.down.stride + y * p.down.dilation
-        value = read(n, g, row, xx * (p.right.stride // p.step) + x * p.right.dilation, k.var)
-        factor = p.packed[g, panel, y, x, k // group, lane, k % group]
-        return te.sum(cast(value, p.sums_dtype) * cast(factor, p.sums_dtype), axis=[y, x, k])
+        row, column = yy * p.down.stride + y * p.down.dilation, xx * (p.right.stride // p.step) + x * p.right.dilation
+        run, word = (x, k // group) if pixels == 1 else (0, x * each + k // group)
+        factor = p.packed[g, panel, y, run, word, lane, k % group]
+        product = cast(read(n, g, row, column, k.var), p.sums_dtype) * cast(factor, p.sums_dtype)
+        tests = _inside(p.down, row, p.extent("H")) if p.cut else []
+        tests += _inside(p.right, column, p.extent("W")) if pixels > 1 else []
+        return te.sum(product, axis=[y, x, k], where=te.all(*tests) if tests else None)
 
     shape = (p.extent("N"), groups, panels, *p.image, width)
     names = ["nn", "gg", "pp", "yy", "xx", "lane"]
     made: Tensor = te.compute(shape, element, name=f"{p.name}_sums", varargs_names=names)
     return made
+
+
+def _is_cut_by_pixels(p: _Problem) -> bool:
+    """Whether windows of few columns end with the image to the left or to the right, and words hold single pixels."""
+    padded = bool(_inside(p.right, as_expr(0), p.extent("W")))
+    return p.cut and padded and p.right.dilation == 1 and p.right.size <= _COPIES and p.depth % p.group == 0
+
+
+def _inside(window: Window, place: Expr, extent: int) -> list[Expr]:
+    """What tells that a row or a column of the copy is none of padding; nothing where there is none."""
+    reach = (window.number(extent) - 1) * window.stride + window.reach
+    after = [place < window.before + extent] * (reach > window.before + extent)
+    return ([place >= window.before] * (window.before > 0) + after) * (window.size > 1)
 
 
 def _data_sums(p: _Problem, read: Read) -> Tensor:

@@ -49,6 +49,25 @@ def test_narrow_products_are_the_plain_ones(op: str, inputs: Any, weight: Any, a
     np.testing.assert_array_equal(run(changed, held, x), run(program, network.weights, x))
 
 
+@pytest.mark.sampled(4)
+@pytest.mark.covering(1)
+@pytest.mark.parametrize("zero", [0, 3])
+@pytest.mark.parametrize("pads", [[1, 1, 1, 1], [0, 1, 2, 0], [0, 1, 0, 1]])
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_windows_end_with_the_image_where_padding_is_zeros(pads: list[int], zero: int, dtype: str) -> None:
+    """Above and below; signed bytes are moved, and their zero with them."""
+    nodes = [node("Transpose", "x", "t", perm=[0, 3, 1, 2]), node("ConvInteger", "t w z", "y", pads=pads)]
+    weights = {"w": bytes_of(9, 5, 3, 3), "z": np.array(zero, dtype)}
+    network = from_onnx(model(nodes, {"x": (1, 9, 7, 5)}, "y", weights, dtypes={"x": dtype}))
+    program, _ = program_of(network)
+    changed, held = narrowed(program, network.weights, parse(VNNI))
+    (sums,) = (op for op in changed.ops if isinstance(op, ComputeOp) and op.name.endswith("_sums"))
+    assert sums.reduction is not None
+    assert (sums.reduction.where is not None) == (bool(pads[0] + pads[2]) and not zero and dtype == "uint8")
+    x = RNG.integers(*((0, 256) if dtype == "uint8" else (-128, 128)), (1, 9, 7, 5)).astype(dtype)
+    np.testing.assert_array_equal(run(changed, held, x), run(program, network.weights, x))
+
+
 def test_rows_in_an_array_of_more_dimensions() -> None:
     """As means of images have them: a dimension of one element in front, or behind."""
     nodes = [

@@ -221,6 +221,17 @@ def test_sums_stay_in_registers(case: Case) -> None:
     assert "vcvttss2si" not in asm
 
 
+def test_zeros_around_the_image_are_not_multiplied() -> None:
+    """Tiles at the border have copies of the loop without the pixels that lie outside."""
+    case = Case(1, 64, 14, 14, 64, 3, padding=1)
+    D, W = te.placeholder((1, 14, 14, 64), "uint8", "D"), te.placeholder((64, 64, 3, 3), "int8", "W")
+    P = te.placeholder(topi.pack_narrow_conv2d(W, target=VNNI).shape, "int8", "P")
+    made = topi.requantize(topi.relu(case.narrow(D, P, "NHWC", target=VNNI)), 0.01, 0, "uint8")
+    asm = tensorlang.build(topi.schedule(made, VNNI), [D, P, made], VNNI).source("asm")
+    dots = [part.count("vpdpbusd") for part in re.split(r"\n\.LBB\w+:", asm)]
+    assert {count for count in dots if count} == {26, 28}
+
+
 def test_single_pixels_of_whole_words_are_read_as_they_are() -> None:
     """No copy of the data is made, and whole panels of sums stay in registers."""
     inputs, made = packed_ahead(Case(1, 64, 14, 14, 64, 1), "NHWC", "uint8", VNNI)

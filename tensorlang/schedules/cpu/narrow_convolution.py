@@ -13,6 +13,7 @@ from tensorlang import dtypes
 from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Call, variables, walk
 from tensorlang.schedule import Schedule
+from tensorlang.schedule.stage import Stage
 from tensorlang.schedules.accesses import bytes_apart
 from tensorlang.schedules.anchor import Anchor, axes_of
 from tensorlang.schedules.candidates import ROWS, powers, up_to
@@ -70,7 +71,8 @@ def plan_of(op: ComputeOp, target: Target, tiles: Tiles | None = None, apart: in
     if tiles is None:
         most = most if _stays_near(op, most, apart) or vectors * (most // 2) < _CHAINS else most // 2
         columns = best_part(wide, 1, most, vectors)
-        rows = best_part(high, columns, max(1, most // columns), vectors) if columns == wide else 1
+        whole = columns == wide and op.reduction is not None and op.reduction.where is None
+        rows = best_part(high, columns, max(1, most // columns), vectors) if whole else 1
     else:
         rows, columns = tiles.rows
     panel = prod(extents[name] for name in ("ry", "rx", "rk", "lane")) * dtypes.info(weight.dtype).bytes
@@ -139,6 +141,7 @@ def schedule_convolution(room: Room, group: Group) -> None:
         stage.vectorize(lane)
         local.compute_at(stage, inside)
         sum_words(local, anchor.target, local.op.axis[-3:-1])
+        _copy_columns(local, group.main.op)
     out = s[anchor.output]
     out.reverse_compute_at(stage, columns if together else inside)
     sizes["pp"] = plan.block if together else 1
@@ -193,9 +196,18 @@ def _sum_in_registers(s: Schedule, anchor: Anchor, sums: Described, plan: Plan, 
     total.compute_at(out, inside)
     total.set_scope("local")
     sum_words(total, anchor.target, total.op.axis[-3:-1])
+    _copy_columns(total, sums.op)
     shares: dict[str, Axis | str] = {"nn": image.batch, "pp": block, "yy": rows}
     if plan.shared in shares:
         out.parallel(shares[plan.shared])
+
+
+def _copy_columns(total: Stage, sums: ComputeOp) -> None:
+    """Copy the loop over columns of the window, some of whose pixels are padding: no other loop asks which."""
+    column = sums.reduce_axes[1].name
+    where = None if sums.reduction is None else sums.reduction.where
+    if where is not None and column in variables(where):
+        total.unroll(column)
 
 
 def _reads_images(group: Group) -> bool:
