@@ -9,6 +9,7 @@ from functools import cache
 from itertools import product
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 from tensorlang.runtime import threads
 
@@ -30,7 +31,7 @@ def addresses(team: int) -> dict[str, int]:
         threads.allow_team(team)
     found = {}
     for symbol in SYMBOLS:
-        function = getattr(library, symbol) if library is not None else _never
+        function = getattr(library, symbol) if library is not None else _never()
         found[symbol] = ctypes.cast(function, ctypes.c_void_p).value or 0
     return found
 
@@ -68,8 +69,10 @@ def _opened() -> ctypes.CDLL | None:
     return library
 
 
-# Stands for the symbols of a missing library.
-_never = ctypes.CFUNCTYPE(None)(lambda: None)
+@cache
+def _never() -> Any:
+    """Stands for the symbols of a missing library."""
+    return ctypes.CFUNCTYPE(None)(lambda: None)
 
 
 def _run_alone() -> None:
