@@ -48,8 +48,8 @@ class _Origin:
 def load(path: str | Path) -> Any:
     """The kernel of a shared library that `kernel.export` wrote: `f = tensorlang.load("out/layer.so"); f(x, y)`.
 
-    It takes the arrays that the kernel took where it was built, and tests them as usual. Its parallel loops run on the
-    threads of this process, its scratch memory is that of the calling thread. Of a library that `model.export` wrote it
+    It takes the arrays that the kernel took where it was built, or makes and returns its outputs, and tests them as
+    usual. Its parallel loops run on the threads of this process, its scratch memory is that of the calling thread. Of a library that `model.export` wrote it
     is a model: `y = model(x)`, whose weights are mapped from the file beside it. What is loaded is machine code, which
     can do anything: load what you trust.
 
@@ -88,7 +88,10 @@ def _loaded(path: Path, known: Mapping[str, Any], library: ctypes.CDLL) -> Execu
     made = adapted(kernel, emit_adapter(kernel, arrays, target), target, addresses, messages, limit, signature)
     made.origin = _Origin(str(path))
     made.keeps(library)
-    return made.require([FactCheck(*fact) for fact in known["facts"]], always=known["tests_facts"])
+    made.has_loops = False
+    return made.returns(known.get("returns", ())).require(
+        [FactCheck(*fact) for fact in known["facts"]], always=known["tests_facts"]
+    )
 
 
 def _here(known: Mapping[str, Any]) -> Target:

@@ -168,6 +168,8 @@ def profile(f: Executable, args: Sequence[Any], repeat: int = 5, machine: Machin
     if not f.target.can.native or f.kernel.callbacks:
         what = "calls Python" if f.kernel.callbacks else f"is of the target {f.target.kind}"
         raise TargetError(f"clocks are for kernels that run on this CPU alone, and {f.entry_name} {what}")
+    if not f.has_loops:
+        raise TargetError(f"{f.entry_name} was loaded without its loops: profile it where it is built")
     if not isinstance(repeat, int) or isinstance(repeat, bool) or repeat < 1:
         raise ArgumentError(f"repeat is a number of runs, got {shown(repeat)}")
     args = f.completed(args)

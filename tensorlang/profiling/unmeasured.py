@@ -35,6 +35,8 @@ def warnings_of(f: Executable, sizes: Mapping[str, int] | None = None) -> tuple[
     """
     if not f.target.can.native:
         raise TargetError(f"warnings are for kernels of this CPU, and {f.entry_name} is for the target {f.target.kind}")
+    if not f.has_loops:
+        raise TargetError(f"{f.entry_name} was loaded without its loops: what is slow is told where it is built")
     known = {v.name: _SIZE for v in (*f.kernel.sizes, *(p for p in f.signature if isinstance(p, Var)))}
     if not isinstance(sizes, Mapping | None) or (sizes and not sizes.keys() <= known.keys()):
         there = ", ".join(known) or "none"

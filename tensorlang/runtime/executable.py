@@ -89,6 +89,7 @@ class Executable(ClassicModule, Explained):
         "_returned",
         "_sources",
         "_stopwatch",
+        "has_loops",
         "kernel",
         "origin",
         "packed",
@@ -115,6 +116,7 @@ class Executable(ClassicModule, Explained):
         self.target = target
         self.origin: Origin | None = None  # what it was built from, for those who build
         self.packed: Callable[[], bytes] | None = None  # its object, as `unpack` of its backend takes it
+        self.has_loops = True  # not where it is loaded from a library, which has machine code alone
         self.signature: Signature = kernel.params if signature is None else signature
         self._sources = dict(sources or {})
         self._memory = memory

@@ -48,6 +48,19 @@ def test_a_library_is_a_kernel_again(threads: str, tmp_path: Path) -> None:
         kernel.export(tmp_path / "again")
 
 
+def test_loaded_kernels_make_their_outputs_and_say_that_they_have_no_loops(tmp_path: Path) -> None:
+    a, b = te.placeholder((te.var("n"), 4), name="a"), te.placeholder((4,), name="b")
+    c = te.compute(a.shape, lambda i, j: a[i, j] + b[j], name="c")
+    kernel = tensorlang.build(te.create_schedule(c.op), [a, b, c], name="added")
+    kernel.export(tmp_path / "added", formats=("so",))
+    loaded = tensorlang.load(tmp_path / "added.so")
+    x, y = np.ones((3, 4), np.float32), np.arange(4, dtype=np.float32)
+    np.testing.assert_array_equal(loaded(x, y), x + y)
+    for ask in (lambda: loaded.profile(x, y), loaded.warnings):
+        with pytest.raises(TargetError, match="added was loaded without its loops"):
+            ask()
+
+
 def test_loaded_kernels_fail_as_built_ones(tmp_path: Path) -> None:
     data, index = te.placeholder((8,), name="data"), te.placeholder((te.var("n"),), "int32", name="index")
     out = te.compute(index.shape, lambda i: data[index[i]], name="out")
