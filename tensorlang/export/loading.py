@@ -49,9 +49,9 @@ def load(path: str | Path) -> Any:
     """The kernel of a shared library that `kernel.export` wrote: `f = tensorlang.load("out/layer.so"); f(x, y)`.
 
     It takes the arrays that the kernel took where it was built, or makes and returns its outputs, and tests them as
-    usual. Its parallel loops run on the threads of this process, its scratch memory is that of the calling thread. Of a library that `model.export` wrote it
-    is a model: `y = model(x)`, whose weights are mapped from the file beside it. What is loaded is machine code, which
-    can do anything: load what you trust.
+    usual. Its parallel loops run on the threads of this process, its scratch memory is that of the calling thread. Of a
+    library that `model.export` wrote it is a model: `y = model(x)`, whose weights are mapped from the file beside it.
+    What is loaded is machine code, which can do anything: load what you trust.
 
     RecordError for a file that is no exported kernel, or whose weights are not its own, TargetError where this CPU has
     none of its instruction sets.
