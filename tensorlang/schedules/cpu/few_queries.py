@@ -75,8 +75,9 @@ def _heads(room: Room, anchor: Anchor, keys: Buffer) -> str:
 
 
 def _work(keys: Buffer) -> int:
-    """The products of a query and the keys of a head."""
-    return (extent_of(keys.shape[-2]) or MANY) * (extent_of(keys.shape[-1]) or MANY)
+    """The products of a query and the keys of a head, which may lie in several pages."""
+    *pages, _, rows, depth = (1, 1, *(extent_of(n) or MANY for n in keys.shape))
+    return prod(pages) * rows * depth
 
 
 def _merge(room: Room, merged: str, output: str, heads: str, keys: Buffer) -> tuple[str, str]:
