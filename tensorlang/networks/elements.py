@@ -107,6 +107,19 @@ def mish(x: Expr) -> Expr:
     return x * te.tanh(softplus(x))
 
 
+def limited(value: Expr, dtype: str) -> Expr:
+    """A number as a float of 8 bits: what is too large becomes the largest of them, what is no number stays so."""
+    wide = value if dtypes.info(value.dtype).is_float else cast(value, "float32")
+    most = te.const(-dtypes.smallest_float(dtype), wide.dtype)
+    high = te.select(binary("gt", wide, most), most, wide)
+    return cast(te.select(binary("lt", high, -most), -most, high), dtype)
+
+
+def is_eighth(dtype: str) -> bool:
+    """Whether it is a float of 8 bits."""
+    return dtype.startswith("float8")
+
+
 def saturated(value: Expr, zero: Expr | None, dtype: str) -> Expr:
     """A number rounded to the nearest integer, halves to even, moved by `zero`, and kept within a dtype."""
     low, high = dtypes.limits(dtype)

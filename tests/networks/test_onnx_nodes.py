@@ -135,6 +135,30 @@ def test_bits_as_another_type() -> None:
         from_onnx(model([node("BitCast", "x", "y", to=number.INT8)], {"x": (2,)}, "y", opset=26))
 
 
+def test_floats_of_8_bits_keep_within_these() -> None:
+    """A product of weights that are floats of 8 bits is one of numbers, and no sum of integers."""
+    kinds = {"e4m3": onnx.TensorProto.FLOAT8E4M3FN, "e5m2": onnx.TensorProto.FLOAT8E5M2}
+    x = np.array([[1.3, -2e5, np.inf, 0.07, np.nan, 440.0]], np.float32)
+    weights: dict[str, Any] = {"scale": np.float32(0.5), "w": drawn(6, 4)}
+    nodes, outputs = [], []
+    for name, kind in kinds.items():
+        nodes += [node("Cast", "x", f"{name}_in", to=kind), node("Cast", f"{name}_in", f"{name}_out", to=1)]
+        nodes += [
+            node("Cast", "x", f"{name}_far", to=kind, saturate=0),
+            node("Cast", f"{name}_far", f"{name}_all", to=1),
+        ]
+        nodes += [
+            node("QuantizeLinear", "w scale", f"{name}_w", output_dtype=kind),
+            node("DequantizeLinear", f"{name}_w scale", f"{name}_held"),
+            node("MatMul", f"y {name}_held", f"{name}_product"),
+        ]
+        outputs += [f"{name}_out", f"{name}_all", f"{name}_product"]
+    proto, y = model(nodes, {"x": (1, 6), "y": (2, 6)}, " ".join(outputs), weights, opset=23), drawn(2, 6)
+    made = compile_network(from_onnx(proto), "interpreter")(x, y)
+    for name, got, want in zip(outputs, made, reference(proto, x, y), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, err_msg=name)
+
+
 def test_functions_of_onnx_and_of_the_model() -> None:
     """ONNX defines MeanVarianceNormalization and others by others, and models bring functions of their own."""
     proto, given = calling(), [drawn(2, 3), drawn(3, seed=1), drawn(1, 2, 3, 4, seed=2)]

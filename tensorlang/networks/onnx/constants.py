@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tensorlang.errors import DefinitionError
+from tensorlang.networks.elements import is_eighth
 from tensorlang.networks.integers import along
 from tensorlang.networks.network import Array
 from tensorlang.networks.onnx.package import onnx_package
@@ -18,7 +19,8 @@ def evaluated(proto: Any, inputs: Mapping[str, Array], opsets: Sequence[Any]) ->
     """The outputs of a node. DefinitionError when the reference cannot run it, or they do not fit into memory."""
     try:
         attrs = {a.name: onnx_package().helper.get_attribute_value(a) for a in proto.attribute}
-        if proto.op_type in _OWN and not set(attrs) - {"axis"}:
+        integers = not any(is_eighth(str(array.dtype)) for array in inputs.values())
+        if proto.op_type in _OWN and integers and not set(attrs) - {"axis"}:
             return [_OWN[proto.op_type](*(inputs[name] if name else None for name in proto.input), **attrs)]
         model = alone(proto, inputs, opsets)
         refuse_large_outputs(model)

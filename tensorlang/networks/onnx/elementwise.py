@@ -20,7 +20,7 @@ from tensorlang.networks.refusal import Unsupported
 
 _TYPES = {
     1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "float16",
-    11: "float64", 12: "uint32", 13: "uint64", 16: "bfloat16",
+    11: "float64", 12: "uint32", 13: "uint64", 16: "bfloat16", 17: "float8_e4m3fn", 19: "float8_e5m2",
 }  # fmt: skip
 """dtypes by the numbers of TensorProto.DataType."""
 
@@ -109,7 +109,13 @@ def _cast(node: Node) -> Value:
     dtype = dtype_of(node.attrs["to"])
     if dtype == "bool":
         return pointwise(node, elements.nonzero, 0)
-    return pointwise(node, lambda x: cast(x, dtype), 0)
+    return pointwise(node, lambda x: _converted(x, dtype, node), 0)
+
+
+def _converted(x: Expr, dtype: str, node: Node) -> Expr:
+    """A number as another dtype; floats of 8 bits keep within these unless the node says that they do not."""
+    limits = elements.is_eighth(dtype) and bool(node.attrs.get("saturate", 1))
+    return elements.limited(x, dtype) if limits else cast(x, dtype)
 
 
 def _bit_cast(node: Node) -> Value:
@@ -122,7 +128,7 @@ def _bit_cast(node: Node) -> Value:
 
 
 def _cast_like(node: Node) -> Value:
-    return pointwise(node, lambda x: cast(x, node.tensor(1).dtype), 0)
+    return pointwise(node, lambda x: _converted(x, node.tensor(1).dtype, node), 0)
 
 
 def _gelu(node: Node) -> Value:

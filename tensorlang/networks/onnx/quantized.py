@@ -8,7 +8,7 @@ import numpy as np
 
 from tensorlang import te, topi
 from tensorlang.ir.expr import Expr, binary, cast
-from tensorlang.networks.elements import saturated
+from tensorlang.networks.elements import is_eighth, limited, saturated
 from tensorlang.networks.network import Value
 from tensorlang.networks.node import Node, Rule, axis_of, element_of, shape_of
 from tensorlang.networks.onnx.elementwise import dtype_of
@@ -26,7 +26,10 @@ def _quantize(node: Node) -> Value:
 
     def element(*index: Expr) -> Expr:
         value = cast(data(*index), "float32") if data.dtype != "float64" else data(*index)
-        return saturated(value / cast(scale(index), value.dtype), zero(index) if node.has(2) else None, dtype)
+        number = value / cast(scale(index), value.dtype)
+        if is_eighth(dtype):
+            return limited(number, dtype)  # their zero is 0
+        return saturated(number, zero(index) if node.has(2) else None, dtype)
 
     return node.compute(node.shape(0), element)
 
@@ -34,8 +37,8 @@ def _quantize(node: Node) -> Value:
 def _quantized_dtype(node: Node) -> str:
     number = int(node.attrs.get("output_dtype", 0))
     dtype = str(node.value(2).dtype) if node.has(2) else dtype_of(number) if number else "uint8"
-    if dtype not in _NARROW:
-        raise Unsupported(f"{node.op} to {dtype}; {', '.join(_NARROW)} are taken")
+    if dtype not in _NARROW and not is_eighth(dtype):
+        raise Unsupported(f"{node.op} to {dtype}; {', '.join(_NARROW)} and floats of 8 bits are taken")
     return dtype
 
 
@@ -45,8 +48,9 @@ def _dequantize(node: Node) -> Value:
     dtype = str(node.value(1).dtype)
 
     def element(*index: Expr) -> Expr:
-        number = cast(data(*index), "int32")
-        number = number - cast(zero(index), "int32") if node.has(2) else number
+        whole = "float32" if is_eighth(data.dtype) else "int32"
+        number = cast(data(*index), whole)
+        number = number - cast(zero(index), whole) if node.has(2) else number
         return cast(number, dtype) * scale(index)
 
     return node.compute(node.shape(0), element)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError, InternalError, TensorlangError
+from tensorlang.networks.elements import is_eighth
 from tensorlang.networks.integers import Quantized
 from tensorlang.networks.network import Array, Network, Value, Weights
 from tensorlang.networks.node import Node, shape_of
@@ -261,7 +262,9 @@ def _note_meaning(proto: Any, reading: Reading) -> None:
     data, scale, zero = [*(reading.values[name] if name else None for name in proto.input), None][:3]
     attrs = dict(_attributes(proto))
     axis = attrs.get("axis", 1)
-    if data is not None and scale is not None and isinstance(axis, int) and not attrs.get("block_size"):
+    if data is None or scale is None or is_eighth(str(data.dtype)):
+        return
+    if isinstance(axis, int) and not attrs.get("block_size"):
         reading.meanings[proto.output[0]] = Quantized(data, scale, zero, axis % max(1, len(shape_of(data))))
 
 
