@@ -104,6 +104,14 @@ def test_borders_are_made_in_pieces(padding: str, form: str) -> None:
     agrees(c, [a], [x], form)
 
 
+def test_results_whose_rows_end_in_a_border_are_made_of_rings() -> None:
+    """The last stage comes in pieces along a row, the one before it is kept."""
+    a, x = given("A", 33, 47)
+    b = blurred(a, 1, "B")
+    c = te.compute((29, 43), lambda i, j: te.if_then_else(j < 40, b[i, j] + b[i + 4, j] + b[i + 2, j], 0.0), "C")
+    agrees(c, [a], [x], "rings")
+
+
 def test_what_data_or_turns_say_where_to_read_is_not_kept_in_rings() -> None:
     """A tile would have all rows made."""
     a, _ = given("A", 64, 32)

@@ -58,6 +58,7 @@ def _schedule(room: Room, group: Group, stencil: Stencil, rolling: bool) -> None
     place_producers(room, replace(group, producers=others), inline=True)
     s, target, name = room.s, room.target, group.main.name
     ringed = _ringed(room, group, stencil)
+    work = sum(work_of(compute_op(s, stage)) for stage in (name, *ringed))
     main, axes = s[name], axes_of(s, name)
     outer, row = axes[: stencil.row], axes[stencil.row]
     rows, usual = group.main.extents[row], 2 if stencil.reads < _MANY else 4
@@ -78,7 +79,6 @@ def _schedule(room: Room, group: Group, stencil: Stencil, rolling: bool) -> None
         _spread(room, ring, stencil.kept[ring])
         own = axes_of(s, ring)
         _along(room, loops, own[stencil.kept[ring]], own[stencil.kept[ring] + 1 :])
-    work = sum(work_of(compute_op(s, n)) for n in (name, *ringed))
     if outer:
         run_in_parallel(s, name, outer, target, work)
 
