@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # what is offered below, for type checkers and editors
     from tensorlang import tir as tir
     from tensorlang import topi as topi
     from tensorlang.classic import contrib as contrib
+    from tensorlang.classic import error as error
     from tensorlang.classic import settings
     from tensorlang.driver import build as build
     from tensorlang.driver import lower as lower
@@ -59,6 +60,7 @@ if TYPE_CHECKING:  # what is offered below, for type checkers and editors
     __version__ = VERSION
     autotvm = auto_scheduler = autotune
     compile = compile_model  # noqa: A001
+    context = device
     ndarray = nd
     transform = settings
     TVMError = TensorlangError
@@ -94,6 +96,8 @@ offer(
         "convert": "tensorlang.te.convert:convert",
         **{name: f"tensorlang.nd:{name}" for name in ("cpu", "cuda", "device", "gpu", "opencl")},
         "get_global_func": "tensorlang.te.packed:get_global_func",
+        "context": "tensorlang.nd:device",
+        "error": "tensorlang.classic.error",
         "ndarray": "tensorlang.nd",
         "register_func": "tensorlang.te.packed:register_func",
         "threads": "tensorlang.runtime.threads:threads",
@@ -269,8 +273,6 @@ refuse(
         **dict.fromkeys(("relay", "relax"), _GRAPH),
         "IRModule": "tensorlang.lower(s, args) returns the loop nest, tensorlang.build(s, args) an executable",
         "arith": "expressions are simplified on the way to loops; te.create_schedule proves bounds",
-        "context": "use tensorlang.cpu(0), tensorlang.cuda(0) or tensorlang.device('opencl', 0)",
-        "error": "use tensorlang.errors; TVMError is tensorlang.TensorlangError",
         "instrument": "TENSORLANG_LOG=passes times the passes, TENSORLANG_DUMP=folder writes every stage",
         "rpc": "kernels run in this process; tuning on other machines is autotune.DaskRunner('dask://host:port')",
         "script": "write the program in te, or as a Python function with te.hybrid.script",
@@ -310,7 +312,6 @@ refuse(
     "tensorlang.te",
     {
         "AXIS_SEPARATOR": "arrays have one flat memory; give transform_layout the indices alone",
-        "ScanOp": "te.scan makes a te.HybridOp; its scan_axis is the time loop",
         "SpecializedCondition": "use partition or split(..., tail='peel'), or build a kernel per size",
         "TensorComputeOp": "declare the computation with te.compute and use tensorize",
         "extern_primfunc": "use te.extern with a Python function, or te.hybrid.script",
@@ -423,26 +424,26 @@ refuse(
 )
 _LISTS = "use Python's lists and dicts"
 offer("tensorlang.ir", {name: f"tensorlang.te.saved:{name}" for name in ("load_json", "save_json")})
+_WORDS = ("Range", "assert_structural_equal", "structural_equal")
+offer("tensorlang.ir", {name: f"tensorlang.te.classic:{name}" for name in _WORDS})
+offer("tensorlang.te", {"ScanOp": "tensorlang.te.classic:ScanOp"})
 _RULES = ("register_intrin_lowering", "register_op_attr")
 offer("tensorlang.ir", {name: f"tensorlang.te.lowering_rules:{name}" for name in _RULES})
 refuse(
     "tensorlang.ir",
     {
         **dict.fromkeys(("Array", "Map", "container"), _LISTS),
-        **dict.fromkeys(
-            ("assert_structural_equal", "structural_equal", "structural_hash"), "use tensorlang.ir.expr.same"
-        ),
+        "structural_hash": "use tensorlang.ir.expr.same",
         "IRModule": "tensorlang.lower(s, args) returns the loop nest, tensorlang.build(s, args) an executable",
-        "Range": "use te.Range.from_min_extent; te.reduce_axis takes (begin, end)",
     },
 )
-refuse("tensorlang.nd", {"context": "use tensorlang.nd.device"})
-offer("tensorlang.target", {"cuda": "tensorlang.target.cuda"})
+offer("tensorlang.nd", {"context": "tensorlang.nd:device"})
+offer("tensorlang.target", {"create": "tensorlang.target:Target", "cuda": "tensorlang.target.cuda"})
 refuse(
     "tensorlang.target",
     {
         **dict.fromkeys(("rocm", "mali", "bifrost", "intel_graphics"), _OTHER_GPUS),
-        **dict.fromkeys(("arm_cpu", "create", "riscv_cpu"), _TARGET),
+        **dict.fromkeys(("arm_cpu", "riscv_cpu"), _TARGET),
         "current": "use Target.current(), or pass the target to tensorlang.build",
     },
 )

@@ -32,6 +32,7 @@ from tensorlang.schedule.proposals.replayed import Refusal
 from tensorlang.target.backend import RestoringBackend, backend, begun, with_limits
 from tensorlang.target.detect import parse
 from tensorlang.target.spec import Target
+from tensorlang.te.array_buffer import check_buffer
 from tensorlang.te.operation import PlaceholderOp, Tensor
 
 if TYPE_CHECKING:
@@ -124,20 +125,34 @@ class Lowered(Explained):
 
 
 def lower(
-    s: Schedule, args: Sequence[Any], name: str = "main", simple_mode: bool = True, target: str | Target | None = None
+    s: Schedule,
+    args: Sequence[Any],
+    name: str = "main",
+    binds: Mapping[Any, Any] | None = None,
+    simple_mode: bool = True,
+    target: str | Target | None = None,
 ) -> Lowered:
     """Return the loop nest of a schedule, as it is handed to the target; `print` it.
 
     `args`: the inputs and outputs (tensors), and symbolic sizes if the caller passes them. What is computed on the way
     becomes an output when it is among them, an output that is not is kept inside, and inputs and sizes that nobody
-    needs may be there. `simple_mode` is accepted for classic te's sake. Raises DefinitionError when `args` do not fit
-    the program.
+    needs may be there. `binds`: buffers of tensors (`te.decl_buffer`), which are compared with these. `simple_mode` is
+    accepted for classic te's sake. Raises DefinitionError when `args` do not fit the program.
     """
+    _check_binds(binds)
     s = without_others(with_outputs(_check_schedule(s), args), args)
     params, _ = parameters(s, args)
     _check_name(name)
     chosen = parse(target)
     return Lowered(_lowered(s, params, name, chosen, Dump(name)), s, tuple(args), chosen)
+
+
+def _check_binds(binds: Mapping[Any, Any] | None) -> None:
+    """The buffers that classic programs bind to tensors have the layout of arrays, which is the only one."""
+    for tensor, buffer in (binds or {}).items():
+        if not isinstance(tensor, Tensor):
+            raise DefinitionError(f"binds maps tensors to buffers, got {shown(tensor)}", caller())
+        check_buffer(tensor.name, tensor.shape, tensor.dtype, buffer)
 
 
 def try_lowering(s: Schedule, target: Target) -> Kernel:
@@ -189,12 +204,13 @@ def build(
     target_host: str | None = None,
     name: str = "main",
     schedule: str | None = None,
+    binds: Mapping[Any, Any] | None = None,
 ) -> Executable:
     """Compile a schedule for a target (`llvm`, `llvm -mcpu=...`, `interpreter`; None: this machine's CPU).
 
     The result takes the arrays of `args` in order: NumPy arrays or any CPU DLPack tensor, outputs written in place.
     What `lower` and `te.create_prim_func` return has its `args`, and is compiled for this target from its schedule.
-    `target_host` is accepted for classic te's sake.
+    `target_host` is accepted for classic te's sake; `binds` as in `lower`.
 
     `build([A, B, C], schedule=...)` takes inputs and outputs in the order of the arrays, or a schedule without a step:
     `"default"` shapes the loops as `topi.schedule` does, by what the program reads; `"best"` takes the best tuned
@@ -208,6 +224,7 @@ def build(
     RecordError when there is no best schedule; it names the nearest record, or those that were refused.
     """
     _check_name(name)
+    _check_binds(binds)
     if isinstance(s, Lowered):
         args = args or s.args
         s = s.schedule

@@ -62,7 +62,7 @@ PARAMETERS = """
 te.placeholder shape dtype name
 te.compute shape fcompute name tag attrs varargs_names
 te.scan init update state_placeholder inputs name tag attrs
-te.extern shape inputs fcompute name dtype
+te.extern shape inputs fcompute name dtype in_buffers out_buffers tag
 te.var name dtype
 te.size_var name dtype
 te.const value dtype

@@ -16,7 +16,7 @@ from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError, shown
 from tensorlang.ir import traverse
 from tensorlang.ir.foreign import ForeignFunctions, in_place_of, no_truth, not_known
-from tensorlang.ir.node import Node, levels_over, set_levels, setters
+from tensorlang.ir.node import Called, Node, levels_over, set_levels, setters
 from tensorlang.ir.node import Printable as Printable
 from tensorlang.ir.operators import BITWISE, COMPARE, DIVISION, LOGICAL, ON_INTEGERS, RANK, SYMBOL
 from tensorlang.ir.traverse import LONGEST, bounded, distinct, mapping, operations
@@ -304,7 +304,7 @@ class Select(Expr):
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Call(Expr):
+class Call(Called, Expr):
     """A math intrinsic by name (`exp`, `sqrt`, `fma`, ...; see tensorlang.ir.intrinsics)."""
 
     name: str

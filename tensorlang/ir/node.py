@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any, TypeAlias
 
+from tensorlang.dataclass import dataclass
 from tensorlang.ir.traverse import DEEP, children_first
 
 Row: TypeAlias = tuple[type, tuple[tuple[int, Any], ...]]
@@ -129,3 +130,22 @@ def _unpacked(rows: tuple[Row, ...]) -> Node:
     for kind, row in rows:
         made.append(kind(*(value(*field) for field in row)))
     return made[-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Callee:
+    """What a call calls, by the name that classic te gives it: `tir.exp`."""
+
+    name: str
+
+
+class Called:
+    """A call as classic te sees it: its `op` has the name."""
+
+    __slots__ = ()
+    name: str
+
+    @property
+    def op(self) -> Callee:
+        """What is called."""
+        return Callee(f"tir.{self.name}")

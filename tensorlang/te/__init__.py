@@ -113,6 +113,7 @@ if TYPE_CHECKING:  # what the package offers here, for type checkers and editors
     from tensorlang.schedule import Stage as Stage
     from tensorlang.schedule import create_schedule as create_schedule
     from tensorlang.te import operation
+    from tensorlang.te.classic import ScanOp as ScanOp
     from tensorlang.te.tensor_intrin import decl_tensor_intrin as decl_tensor_intrin
     from tensorlang.te.tensor_intrin import intrin as intrin
     from tensorlang.te.tile_buffer import decl_buffer as decl_buffer

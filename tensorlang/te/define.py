@@ -15,6 +15,7 @@ from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, ExprLike, Var, as_expr, walk
 from tensorlang.ir.foreign import elements
 from tensorlang.location import Location, caller
+from tensorlang.te.array_buffer import check_buffer
 from tensorlang.te.axis import Axis
 from tensorlang.te.check import check_axis_name, check_length, check_tensor_name
 from tensorlang.te.domain import INDEX_DTYPES, shape_of, size_var
@@ -164,7 +165,8 @@ def extern(
     fcompute: Callable[..., Any],
     name: str = "extern",
     dtype: str | Sequence[str] | None = None,
-    *,
+    in_buffers: Any = None,
+    out_buffers: Any = None,
     tag: str = "",
 ) -> Any:
     """Declare tensors that a Python function makes from whole input arrays.
@@ -173,7 +175,8 @@ def extern(
     that of the inputs when they agree. `fcompute` is either a plain function, called as `f(*inputs, *outputs)` with
     NumPy arrays, that fills the outputs; or, as in classic te, `lambda ins, outs: tir.call_packed(function, ins[0],
     outs[0])` with two parameters of those names, where `function` (or the one registered under that name) gets
-    NDArrays. Returns the Tensor, or the tuple of Tensors.
+    NDArrays. `in_buffers` and `out_buffers`, by `te.decl_buffer`, are compared with these. Returns the Tensor, or the
+    tuple of Tensors.
 
         >>> import numpy as np
         >>> from tensorlang import te
@@ -193,6 +196,10 @@ def extern(
     function = whole_array_function(fcompute, len(sources), len(shapes), checked)
     op = ExternOp(checked, sources, shapes, types, function, current_tag(tag), where)
     outputs = tuple(op.output(n) for n in range(len(shapes)))
+    for word, tensors, declared in (("input", sources, in_buffers), ("output", outputs, out_buffers)):
+        given = [] if declared is None else declared if isinstance(declared, list | tuple) else [declared]
+        for number, (tensor, buffer) in enumerate(zip(tensors, given, strict=False)):
+            check_buffer(f"{word} {number} of {checked}", tensor.shape, tensor.dtype, buffer)
     return outputs if len(outputs) > 1 else outputs[0]
 
 

@@ -27,21 +27,6 @@ class _Rule:
     level: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Op:
-    name: str
-
-
-class _Asked(Call):
-    """A call as rules see it: its `op` has the whole name."""
-
-    __slots__ = ()
-
-    @property
-    def op(self) -> _Op:
-        return _Op(_PREFIX + self.name)
-
-
 class CallEffectKind:
     """What a call does beside its result, as classic te names it: nothing here, whatever is registered."""
 
@@ -120,7 +105,7 @@ def _made(call: Call, elsewhere: bool) -> Expr:
         return call
     token = _followed.set(_followed.get() | {call.name})
     try:
-        found = rule.function(_Asked(call.name, call.args, call.dtype))
+        found = rule.function(Call(call.name, call.args, call.dtype))
     finally:
         _followed.reset(token)
     if isinstance(found, Call) and found.name == call.name and call.name in TABLE:

@@ -14,10 +14,11 @@ from tensorlang.ir.fragment import Fragment
 from tensorlang.ir.machine import Pointer, VectorLoad, lanes, vector_dtype
 from tensorlang.ir.stmt import INDEX, MachineParam, Stmt
 from tensorlang.location import caller
+from tensorlang.te.array_buffer import array_buffer
 from tensorlang.te.check import check_tensor_name
 from tensorlang.te.ir_builder import checked_store, element_index
 
-_ACCESS = {"r": "r", "w": "w", "rw": "rw", 1: "r", 2: "w", 3: "rw"}
+_ACCESS = {"r": "r", "w": "w", "rw": "rw", "wr": "rw", 1: "r", 2: "w", 3: "rw"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +143,10 @@ def decl_buffer(
     fragment: Fragment | None = None,
     swizzled: bool = False,
     panels: bool = False,
-) -> TileBuffer:
+) -> Any:
     """Declare how a tile that an intrinsic works on lies in memory; see TileBuffer.
+
+    Of a symbolic shape it is the array of an argument, for `binds=` and `te.extern`; see ArrayBuffer.
 
     `data` and `elem_offset` are accepted for classic te's sake: the tile's pointer is its first element. A tile of
     scope `warp` has a `fragment`, and is a whole number of them. `swizzled`, in `panels`:
@@ -155,6 +158,8 @@ def decl_buffer(
     """
     extents = shape if isinstance(shape, tuple | list) else (shape,)
     sizes = tuple(as_expr(e) for e in extents)
+    if any(not isinstance(s, Const) for s in sizes) and all(dtypes.info(s.dtype).is_integer for s in sizes):
+        return array_buffer(sizes, dtype, check_tensor_name(name), strides)
     if not all(isinstance(s, Const) and dtypes.info(s.dtype).is_integer for s in sizes):
         text = f"the shape of {name} must be numbers, got {tuple(extents)}: an intrinsic has one size"
         raise DefinitionError(text, caller())

@@ -213,8 +213,10 @@ def where(condition: Tensor, x: Tensor, y: Tensor, name: str = "where") -> Tenso
 
 
 def together(function: Callable[..., Expr], name: str, *operands: Operand) -> Tensor:
-    """A tensor made element by element; shapes are broadcast. DefinitionError where no operand is a tensor."""
+    """A tensor made element by element; shapes are broadcast. Of expressions alone one; DefinitionError of numbers."""
     tensors = [x for x in operands if isinstance(x, Tensor)]
+    if not tensors and any(isinstance(x, Expr) for x in operands):
+        return function(*operands)  # type: ignore[return-value] # as classic topi has it
     if not tensors:
         text = f"topi.{name} wants a tensor, got numbers only; te has such functions of numbers"
         raise DefinitionError(text, caller())

@@ -122,12 +122,12 @@ def invert_permutation(data: Tensor, name: str = "invert_permutation") -> Tensor
 
 @checked
 def argwhere(
-    output_shape: Sequence[int] | None, condition: Tensor, with_count: bool = False, name: str = "argwhere"
+    output_shape: Sequence[int] | Tensor | None, condition: Tensor, with_count: bool = False, name: str = "argwhere"
 ) -> Tensor | list[Tensor]:
     """Return the coordinates of the elements that are true (not zero), int32[n, dimensions] in order, -1 behind them.
 
-    `output_shape` bounds their number, which is at most that of all elements (None); `with_count`: also the number
-    itself, int32[1]. DefinitionError for other shapes.
+    `output_shape`, also as a tensor of it, bounds their number, at most that of all elements (None); `with_count`: also
+    the number itself, int32[1]. DefinitionError for other shapes.
 
         >>> from tensorlang import te, topi
         >>> topi.argwhere(None, te.placeholder((4, 5), "bool")).shape
@@ -135,6 +135,8 @@ def argwhere(
     """
     shape = extents(name, condition)
     most = math.prod(shape)
+    if isinstance(output_shape, Tensor):
+        output_shape = extents(name, output_shape)
     made = (most, len(shape)) if output_shape is None else tuple(output_shape)
     if len(made) != 2 or made[1] != len(shape) or not made[0] >= 0 or not shape:
         raise DefinitionError(f"{name} of {condition} has the shape (n, {len(shape)}), got {made}")

@@ -34,8 +34,8 @@ X = np.linspace(0.5, 2, 7, dtype=np.float32)
 
 def my_math_rule(op: Any) -> Any:
     """As the tutorial of classic te has it."""
-    assert isinstance(op, tir.Call) and op.op.name.startswith("tir.")  # type: ignore[attr-defined]
-    dispatch_name = op.op.name[4:]  # type: ignore[attr-defined]
+    assert isinstance(op, tir.Call) and op.op.name.startswith("tir.")
+    dispatch_name = op.op.name[4:]
     if op.dtype == "float32":
         return tir.call_pure_extern("float32", f"{dispatch_name}f", op.args[0])
     if op.dtype == "float64":

@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+import tensorlang
 from tensorlang import te
 from tensorlang.errors import DefinitionError
 from tensorlang.te.operation import HybridOp
@@ -325,3 +326,25 @@ def test_a_read_before_the_first_value_is_refused() -> None:
     late = te.compute((8, 4), lambda t, i: state[te.min(t + 1, 7), i], name="late")
     with pytest.raises(DefinitionError, match=r"scan: S1\[1, 0\] reads scan\[2, 0\] before anything wrote it"):
         te.create_schedule(te.scan(_zeros((1, 4)), late, state).op)
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_what_a_scan_reads_is_cached(inside: bool) -> None:
+    X, W = te.placeholder((6, 8), name="X"), te.placeholder((8, 8), name="W")
+    state, k = te.placeholder((6, 8), name="state"), te.reduce_axis((0, 8), "k")
+    init = te.compute((1, 8), lambda _, i: X[0, i], name="init")
+    turned = te.compute((6, 8), lambda t, i: te.sum(state[t - 1, k] * W[i, k], axis=k), name="turned")
+    made = te.scan(init, te.compute((6, 8), lambda t, i: turned[t, i] + X[t, i], name="next"), state, inputs=[X])
+    s = te.create_schedule(made.op)
+    copy = s.cache_read(W, "local", [turned])
+    if inside:
+        s[copy].compute_at(s[turned], turned.op.axis[1])
+    x, w = (np.random.default_rng(n).integers(-2, 3, (m, 8)).astype(np.float32) for n, m in ((0, 6), (1, 8)))
+    wanted = [x[0]]
+    for row in x[1:]:
+        wanted.append(w @ wanted[-1] + row)
+    for target in ("llvm", "interpreter"):
+        out = np.zeros((6, 8), np.float32)
+        tensorlang.build(s, [X, W, made], target=target)(x, w, out)
+        np.testing.assert_array_equal(out, wanted)
+    assert "W.local[i, k]" in str(tensorlang.lower(s, [X, W, made])) or inside

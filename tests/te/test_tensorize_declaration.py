@@ -273,8 +273,10 @@ def test_strides_are_numbers_or_variables_one_per_dimension() -> None:
         te.decl_buffer((4, 4), name="B", strides=[1])
     with pytest.raises(DefinitionError, match="B needs one stride"):
         te.decl_buffer((4, 4), name="B", strides=[te.var("s") * 2, 1])
-    with pytest.raises(DefinitionError, match="the shape of B must be numbers"):
-        te.decl_buffer((te.var("n"),), name="B")
+    A = te.placeholder((4,), name="A")
+    twice = te.compute((4,), lambda i: A[i] * 2, name="twice")
+    with pytest.raises(DefinitionError, match=r"the buffer of A must be float32\[4\], got ArrayBuffer"):
+        te.decl_tensor_intrin(twice.op, lambda ins, outs: None, binds={A: te.decl_buffer((te.var("n"),), name="B")})
     assert [str(s) for s in te.decl_buffer((4, 3), name="B").strides] == ["3", "1"]
 
 

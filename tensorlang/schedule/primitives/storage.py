@@ -8,6 +8,7 @@ from dataclasses import replace
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import BadArgument
 from tensorlang.ir.expr import Expr, Load, rewrite, substitute
+from tensorlang.ir.stmt import map_exprs
 from tensorlang.schedule.names import nearest
 from tensorlang.schedule.primitive import Outputs, Primitive, primitive
 from tensorlang.schedule.primitives.placement import require_scope
@@ -37,6 +38,13 @@ def _redirect(body: Expr, names: Mapping[str, Operation]) -> Expr:
         return None
 
     return rewrite(body, rule)
+
+
+def _reading(op: ComputeOp | HybridOp, names: Mapping[str, Operation]) -> Operation:
+    """An operation that reads other operations in place of buffers."""
+    if isinstance(op, HybridOp):
+        return replace(op, body=map_exprs(op.body, lambda value: _redirect(value, names)))
+    return replace(op, body=tuple(_redirect(value, names) for value in op.body))
 
 
 def _filled(maker: Operation, axes: Sequence[Axis]) -> tuple[Expr, ...]:
@@ -87,11 +95,10 @@ class CacheRead(Primitive):
             raise BadArgument("", "cache_read needs at least one reader")
         changed: dict[str, Operation] = {}
         for reader in self.readers:
-            op = state.compute_op(reader)
-            body = tuple(_redirect(b, {self.tensor: copy}) for b in op.body)
-            if all(new is old for new, old in zip(body, op.body, strict=True)):
+            op = state.looped(reader)
+            if reader not in program.consumers[program.producer[self.tensor]]:
                 raise BadArgument("", f"{reader} does not read {self.tensor}; {_readers(program, self.tensor)}")
-            changed[reader] = replace(op, body=body)
+            changed[reader] = _reading(op, {self.tensor: copy})
         first = next(op.name for op in program.ops if op.name in changed)
         made = program.replacing(changed, {first: [copy]})
         stages = in_program_order(made, state.stages)

@@ -212,7 +212,8 @@ class MatrixLoad:
 
 
 def _in_registers(shape: Any, dtype: str, name: str, fragment: Fragment) -> TileBuffer:
-    return decl_buffer(shape, dtype, name, scope="warp", fragment=fragment)
+    held: TileBuffer = decl_buffer(shape, dtype, name, scope="warp", fragment=fragment)
+    return held
 
 
 def _joined(*texts: str) -> str:
@@ -248,7 +249,9 @@ def _rows(tensor: Tensor, panels: bool) -> TileBuffer:
     """An operand in shared memory: rows of 128 bytes, or panels of such, from a multiple of eight of them on."""
     row = _ROW // dtypes.info(tensor.dtype).bytes
     strides, apart = ([size_var(f"{tensor.op.name}_row"), 1], row) if panels else (None, 8 * row)
-    held = decl_buffer(tensor.shape, tensor.dtype, tensor.name, None, strides, scope="shared", offset_factor=apart)
+    held: TileBuffer = decl_buffer(
+        tensor.shape, tensor.dtype, tensor.name, None, strides, scope="shared", offset_factor=apart
+    )
     return replace(held, swizzled=True, panels=panels)
 
 
