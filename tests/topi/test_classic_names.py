@@ -469,3 +469,9 @@ def test_calls_of_other_floats(name: str, dtype: str) -> None:
 
     rounded = call._replace(numpy=reference, inputs=lambda n: [x.astype(kind) for x in call.inputs(n)])
     check(rounded, "llvm", 2)
+
+
+def test_tensors_without_elements_have_schedules_of_threads() -> None:
+    x = te.placeholder((0, 5), name="x")
+    s = topi.schedule([topi.exp(x)], "cuda -arch=sm_80", tuned=False)
+    assert "threadIdx.x" in str(s)

@@ -82,6 +82,12 @@ CALLS: dict[str, Call] = {
         lambda n: [floats(7, 1), floats(1), *sparse(n)],
         empty=False,
     ),
+    "times a vector, plus one": Call(
+        lambda x, y, d, i, p: topi.sparse.csrmv(matrix(d, i, p), x, y),
+        lambda x, y, d, i, p: whole(d, i, p, 7) @ x + y[:, None],
+        lambda n: [floats(7, 1), floats(n), *sparse(n)],
+        empty=False,
+    ),
     "times a matrix": Call(
         lambda x, y, d, i, p: topi.sparse.csrmm(matrix(d, i, p), x, y),
         lambda x, y, d, i, p: whole(d, i, p, 7) @ x + y[:, None],

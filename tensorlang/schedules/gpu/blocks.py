@@ -41,8 +41,8 @@ def product(numbers: Sequence[int | None]) -> int | None:
 
 
 def whole_warps(threads: int) -> int:
-    """The least number of threads of whole warps that is at least another."""
-    return -(-threads // WARP) * WARP
+    """The least number of threads of whole warps that is at least another; one warp where that is none."""
+    return max(-(-threads // WARP), 1) * WARP
 
 
 def power_of_two(number: int) -> int:

@@ -15,7 +15,7 @@ from tensorlang.topi.transform import transpose
 
 @checked
 def csrmv(a: CSRPlaceholder, x: Tensor, y: Tensor | None = None, name: str = "csrmv") -> Tensor:
-    """Return the product of a sparse matrix [m, k] with a vector [k, 1], plus `y` [1], of shape [m, 1].
+    """Return the product of a sparse matrix [m, k] with a vector [k, 1], plus `y` [m], or [1], of shape [m, 1].
 
     DefinitionError where shapes or dtypes do not fit.
 
@@ -26,7 +26,10 @@ def csrmv(a: CSRPlaceholder, x: Tensor, y: Tensor | None = None, name: str = "cs
     """
     _check(name, a, x, y, x.ndim == 2 and extent_of(x.shape[1]) == 1)
     total = product(a.data, a.indices, a.indptr, x, name if y is None else f"{name}_product")
-    return total if y is None else computed(total.shape, lambda i, j: total(i, j) + y(0), name)
+    if y is None:
+        return total
+    one = extent_of(y.shape[0]) == 1
+    return computed(total.shape, lambda i, j: total(i, j) + (y(0) if one else y(i)), name)
 
 
 @checked
