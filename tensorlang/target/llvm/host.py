@@ -73,17 +73,17 @@ def host() -> Host:
     """What LLVM says of this machine, or said of it to an earlier process."""
     library = _library()
     asked = _answers(library) if library else None
-    key = ("host", library, platform.machine(), asked or "")
-    found = kept.find(key) if asked else None
-    if found is not None:
-        known: Host = pickle.loads(found)
-        return known
+    if not asked:
+        return _told()
+    key = ("host", library, platform.machine(), asked)
+    known: Host = kept.cached(key, lambda: pickle.dumps(_told()), pickle.loads)
+    return known
+
+
+def _told() -> Host:
     from tensorlang.target.llvm import engine
 
-    known = engine.host()
-    if asked:
-        kept.keep(key, pickle.dumps(known))
-    return known
+    return engine.host()
 
 
 def _library() -> str:
@@ -122,17 +122,15 @@ def _answers(library: str) -> str | None:
     """What the CPU says of itself; None where it is not asked."""
     if platform.machine() != "x86_64":
         return None
-    code = kept.find(("cpuid", library, _QUESTIONS))
-    if code is None:
-        from tensorlang.target.llvm import engine
+    key = ("cpuid", library, _QUESTIONS)
+    image: Image | None = kept.cached(key, lambda: pickle.dumps(_question_image()), pickle.loads)
+    return _asked(image) if image else None
 
-        image = image_of(engine.compile_library([engine.Part(_QUESTIONS)], Machine("", "", ""), ()))
-        if image is None:
-            return None
-        kept.keep(("cpuid", library, _QUESTIONS), pickle.dumps(image))
-    else:
-        image = pickle.loads(code)
-    return _asked(image)
+
+def _question_image() -> Image | None:
+    from tensorlang.target.llvm import engine
+
+    return image_of(engine.compile_library([engine.Part(_QUESTIONS)], Machine("", "", ""), ()))
 
 
 def _asked(image: Image) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from tensorlang import config
+from tensorlang.runtime import cache
 from tensorlang.target.llvm import engine, host
 
 
@@ -43,6 +45,13 @@ def test_llvm_is_asked_once(asked: list[int], monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(host, "_library", lambda: "another library")
     assert known() == first and len(asked) == 4
     assert known() == first and len(asked) == 4
+
+
+def test_entries_of_no_use_are_made_again(asked: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one of another revision, whose classes are gone: it stopped each later process."""
+    monkeypatch.setattr(host, "_answers", lambda library: "a CPU")
+    cache.keep(("host", host._library(), platform.machine(), "a CPU"), b"cno_such_module\nHost\n.")
+    assert known() == known() == engine.host() and len(asked) == 2
 
 
 def test_without_a_cache_it_is_always_asked(asked: list[int]) -> None:
