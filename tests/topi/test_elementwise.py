@@ -18,7 +18,7 @@ from tensorlang.schedules.cpu.points import contiguous_axes
 from tensorlang.te.operation import ComputeOp
 from tensorlang.te.program import canonical
 from tensorlang.topi import activation, broadcast, mathematics
-from tests.topi.programs import close, given, run, tensors_of
+from tests.topi.programs import close, given, run, run_all, tensors_of
 
 DOMAINS = {"log": 1e-3, "log2": 1e-3, "log10": 1e-3, "sqrt": 0.0, "rsqrt": 1e-3, "acosh": 1.0}
 """Operators -> the least number that they take."""
@@ -155,6 +155,15 @@ def test_quotients_with_rests_and_shifts_of_numbers_are_tensors() -> None:
     numbers = arrays[0]
     for got, wanted in zip(arrays[1:], [*np.divmod(numbers, 3), 1 << numbers, 99 >> numbers], strict=True):
         assert np.array_equal(got, wanted)
+
+
+def test_elements_of_several_values_are_outputs() -> None:
+    """Each value is an array of its own, none has the name of the stage."""
+    a, x = given("A", 6, 21)
+    both = te.compute((6, 21), lambda i, j: (a[i, j] + 1.0, a[i, j] * 2.0), name="both")
+    plus, twice = run_all(both, (a, x))
+    np.testing.assert_array_equal(plus, x + 1)
+    np.testing.assert_array_equal(twice, x * 2)
 
 
 def test_arrays_take_no_part_in_expressions_of_tensors() -> None:

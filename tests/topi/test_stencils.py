@@ -102,6 +102,8 @@ def test_borders_are_made_in_pieces(padding: str, form: str) -> None:
         (33, 43), lambda i, j: sum((b[clamped(i + k - 2, 32), j] * TAPS[k] for k in range(5)), start=0.0), "C"
     )
     agrees(c, [a], [x], form)
+    lines = str(tensorlang.lower(topi.schedule([c], "llvm -num-cores=1"), [a, c])).split("\n")
+    assert sum(line.lstrip().startswith("B[") for line in lines) < 20, "all rows of a tile are written out"
 
 
 def test_results_whose_rows_end_in_a_border_are_made_of_rings() -> None:

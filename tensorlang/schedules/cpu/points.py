@@ -15,7 +15,7 @@ from tensorlang.schedules.candidates import around
 from tensorlang.schedules.room import Room
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import extent_of
-from tensorlang.te.operation import ComputeOp
+from tensorlang.te.operation import ComputeOp, buffers
 
 GRAIN = 32768
 """Elements of work below which threads cost more than they bring."""
@@ -82,7 +82,7 @@ def work_of(op: ComputeOp) -> int:
 
 def stream_out(s: Schedule, name: str, vector: str, target: Target) -> None:
     """Write past the caches what the last of them cannot hold."""
-    if is_larger(s.program.buffers[name], target.caches[-1:]):
+    if any(is_larger(array, target.caches[-1:]) for array in buffers(s.program[name])):
         s[name].pragma(vector, "nontemporal")
 
 
