@@ -74,7 +74,7 @@ def _blocks(program: Program, groups: Sequence[Group]) -> dict[str, Chain]:
         if sums is not None and sums.main.reduce and block_sums_of(program, dots, sums) is not None:
             found |= {dots.main.name: (dots, sums), sums.main.name: (dots, sums)}
     for behind in (group for group in groups if not group.main.reduce and not group.parts):
-        pairs = (found[name] for name in reversed(found) if name == found[name][-1].main.name)
+        pairs = (pair for name, pair in reversed(found.items()) if len(pair) == 2 and name == pair[-1].main.name)
         pair = next((pair for pair in pairs if _is_read_by(program, pair, behind)), None)
         if pair is not None:  # of several the last: panels of two by turns would be two streams that pause
             found |= {group.main.name: (*pair, behind) for group in (*pair, behind)}

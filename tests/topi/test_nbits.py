@@ -256,6 +256,14 @@ def test_what_reads_other_columns_is_not(shift: int) -> None:
     assert (("after", "blocks") in [(note.stage, note.form) for note in s.forms]) == (shift == 0)
 
 
+def test_one_of_two_that_follow_is_made_in_the_tile() -> None:
+    """A product that is an output itself, and what is made of it."""
+    rows_of_data = topi.quantize_blocks(te.placeholder((2, 64), name="x"))
+    product = topi.matmul_nbits(rows_of_data, topi.nbits_weights(48, 64, FOUR), "product")
+    s = topi.schedule([topi.relu(product), product], tuned=False)
+    assert [note.stage for note in s.forms if note.form == "blocks"].count("product") == 1
+
+
 def test_fields_and_codes_are_those_of_the_table() -> None:
     form = BLOCK_FORMATS["q4_1"]
     blocks = some_blocks(form, 2, 64)
