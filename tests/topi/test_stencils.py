@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 from hypothesis import given as drawn
+from hypothesis import settings
 from hypothesis import strategies as st
 
 import tensorlang
@@ -160,6 +161,7 @@ def chains(draw: st.DrawFn) -> tuple[Tensor, Tensor]:
     return stages[0], stages[-1]
 
 
+@settings(max_examples=12)
 @drawn(chains(), st.sampled_from([1, 2]))
 def test_any_chain_of_stencils_computes_what_it_says(program: tuple[Tensor, Tensor], cores: int) -> None:
     """Whatever is kept, and whatever is computed where it is read."""
