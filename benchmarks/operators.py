@@ -115,11 +115,19 @@ TAPS = (0.03, 0.1, 0.22, 0.3, 0.22, 0.1, 0.03)
 """Weights of a filter."""
 
 
+def blurred(x: Any) -> Any:
+    """Weighted sums of neighbours along rows, and then down columns, where all of them are there.
+
+    Of arrays of any library that slices and adds as NumPy does.
+    """
+    reach = len(TAPS) - 1
+    rows: Any = sum(weight * x[:, k : x.shape[1] - reach + k] for k, weight in enumerate(TAPS))
+    return sum(weight * rows[k : x.shape[0] - reach + k] for k, weight in enumerate(TAPS))
+
+
 def blur(given: Arrays, options: Options) -> Array:
-    """Weighted sums of neighbours along rows, and then down columns, where all of them are there."""
-    x, reach = given["x"], len(TAPS) - 1
-    rows: Array = sum((weight * x[:, k : x.shape[1] - reach + k] for k, weight in enumerate(TAPS)), start=np.zeros(()))
-    return np.asarray(sum(weight * rows[k : len(x) - reach + k] for k, weight in enumerate(TAPS)))
+    """The same of the image."""
+    return np.asarray(blurred(given["x"]))
 
 
 def gradients(x: Any) -> tuple[Any, Any]:

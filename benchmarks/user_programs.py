@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.operators import TAPS
 from benchmarks.peers.serve import Array
 from tensorlang import te
 from tensorlang.te.operation import Tensor
@@ -267,7 +268,7 @@ def corners(h: int, w: int) -> Made:
 
 def unsharp(h: int, w: int) -> Made:
     """An image made sharper: twice of it, less a blur of 7×7 pixels along rows and then down columns."""
-    image, weights = te.placeholder((h, w), name="image"), (0.03, 0.1, 0.22, 0.3, 0.22, 0.1, 0.03)
+    image, weights = te.placeholder((h, w), name="image"), TAPS
     rows = te.compute(
         (h, w - 6), lambda i, j: sum((image[i, j + k] * f for k, f in enumerate(weights)), start=0.0), name="rows"
     )

@@ -20,10 +20,10 @@ from tensorlang.lowering.dump import Dump
 from tensorlang.lowering.pipeline import barriers_of, lower_state
 from tensorlang.names import Explained
 from tensorlang.polyhedral.nest import nest_text
-from tensorlang.runtime.arguments import Signature
 from tensorlang.runtime.arrays import as_array
 from tensorlang.runtime.executable import Executable
 from tensorlang.runtime.facts import FactCheck
+from tensorlang.runtime.returning import made_by_calls
 from tensorlang.schedule import Schedule, create_schedule
 from tensorlang.schedule.arguments import held, needed, parameters, with_outputs, without_others
 from tensorlang.schedule.derive import derive
@@ -292,7 +292,8 @@ def build_later(s: Schedule, args: Sequence[Any], target: Target, name: str) -> 
         for form in made.source_forms:
             if form != "loops":
                 dump.write("target", form, partial(made.source, form))
-        return made.require(facts, always=s.tests_assumptions).returns(_made(kernel, s, signature))
+        made.require(facts, always=s.tests_assumptions)
+        return made.returns(made_by_calls(signature, kernel.outputs, s.program.inputs))
 
     return executable
 
@@ -312,13 +313,7 @@ def unpacked_whole(data: bytes) -> Executable:
     made = found.restore(packed, origin.kernel, origin.target, signature)
     made.origin, made.packed = origin, lambda: packed
     made.require(_facts(origin.schedule, signature), always=origin.schedule.tests_assumptions)
-    return made.returns(_made(origin.kernel, origin.schedule, signature))
-
-
-def _made(kernel: Kernel, s: Schedule, signature: Signature) -> tuple[str, ...]:
-    """The outputs that are no inputs that are changed in place: a call may leave them out."""
-    inputs = {op.name for op in s.program.ops if isinstance(op, PlaceholderOp)}
-    return tuple(p.name for p in signature if p.name in kernel.outputs and p.name not in inputs)
+    return made.returns(made_by_calls(signature, origin.kernel.outputs, origin.schedule.program.inputs))
 
 
 def _without_steps(s: Any, args: Sequence[Any] | None, schedule: str) -> tuple[Schedule, Sequence[Any] | None]:

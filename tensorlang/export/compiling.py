@@ -19,7 +19,6 @@ from tensorlang.target.llvm.library.build import Draft, Wanted, draft
 from tensorlang.target.llvm.library.emit import as_json
 from tensorlang.target.llvm.library.runner import FUNCTIONS as OPENMP
 from tensorlang.target.spec import Target
-from tensorlang.te.operation import PlaceholderOp
 
 _GOMP, _LIBM = "libgomp.so.1", "libm.so.6"
 _FLAGS = {_GOMP: "gomp", _LIBM: "m"}
@@ -115,8 +114,7 @@ def compiled(asked: Request, threads: str, faces: tuple[str, ...]) -> Compiled:
     """Compile a kernel that is exported. TargetError for what cannot leave this process."""
     first = asked.variants[0]
     call = Call(asked.name, asked.signature, first.kernel)
-    inputs = {op.name for op in first.schedule.original.ops if isinstance(op, PlaceholderOp)}
-    wanted = Wanted(asked.name, call.arrays, threads, faces, frozenset(first.kernel.outputs) & inputs)
+    wanted = Wanted(asked.name, call.arrays, threads, faces, first.schedule.original.inputs & {*first.kernel.outputs})
     made = draft([(v.kernel, v.target) for v in asked.variants], wanted)
     known = metadata(asked.name, asked.signature, asked.variants, threads, made, asked.facts, asked.left_out)
     about = (

@@ -9,6 +9,7 @@ from tensorlang.ir.expr import Buffer, Const
 from tensorlang.ir.stmt import Kernel
 from tensorlang.runtime.arguments import Signature
 from tensorlang.runtime.facts import FactCheck
+from tensorlang.runtime.returning import made_by_calls
 from tensorlang.schedule import Schedule
 from tensorlang.target.detect import has_fma, machine_options, target_cpu
 from tensorlang.target.llvm.library.build import Draft
@@ -16,7 +17,6 @@ from tensorlang.target.llvm.library.front import ABI
 from tensorlang.target.llvm.storage.scratch import scratch_memory
 from tensorlang.target.spec import Target
 from tensorlang.te.data import NotData, to_data
-from tensorlang.te.operation import PlaceholderOp
 from tensorlang.te.program import Program
 from tensorlang.version import VERSION
 
@@ -55,7 +55,6 @@ def metadata(
 ) -> dict[str, Any]:
     """The metadata of a library, as JSON data."""
     kernel = variants[0].kernel
-    inputs = {op.name for op in variants[0].schedule.original.ops if isinstance(op, PlaceholderOp)}
     return {
         FIRST_KEY: ABI,
         "name": name,
@@ -70,7 +69,7 @@ def metadata(
         "messages": {str(code): text for code, text in draft.messages.items()},
         "program": program_data(variants[0]),
         "call": to_data((kernel.params, kernel.sizes, tuple(signature), kernel.outputs)),
-        "returns": [p.name for p in signature if p.name in kernel.outputs and p.name not in inputs],
+        "returns": [*made_by_calls(signature, kernel.outputs, variants[0].schedule.original.inputs)],
         "tests_facts": variants[0].schedule.tests_assumptions,
         "facts": [[f.kind, f.name, f.position, f.low, f.high] for f in facts],
     }

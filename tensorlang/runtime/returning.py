@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,12 @@ from tensorlang import dtypes
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import ArgumentError
 from tensorlang.ir.expr import Buffer
-from tensorlang.runtime.arguments import ArgumentCheck
+from tensorlang.runtime.arguments import ArgumentCheck, Signature
+
+
+def made_by_calls(signature: Signature, outputs: Collection[str], inputs: Collection[str]) -> tuple[str, ...]:
+    """The outputs that are no inputs that are changed in place: a call may leave them out."""
+    return tuple(p.name for p in signature if p.name in outputs and p.name not in inputs)
 
 
 @dataclass(slots=True)

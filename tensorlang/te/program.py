@@ -102,6 +102,11 @@ class Program:
                         found.setdefault(node.name, node)
         return tuple(found.values())
 
+    @property
+    def inputs(self) -> frozenset[str]:
+        """The names of the arrays that come from outside."""
+        return frozenset(op.name for op in self.ops if isinstance(op, PlaceholderOp))
+
     @cached_property
     def text(self) -> str:
         """The program as text. Equal text, equal program."""

@@ -77,10 +77,9 @@ def _schedule(room: Room, group: Group, stencil: Stencil, rolling: bool) -> None
         if rolling:
             loops.rolling_buffer()
         _spread(room, ring, stencil.kept[ring])
-        own, row = axes_of(s, ring), axes_of(s, ring)[stencil.kept[ring]]
-        if not rolling:
-            row = loops.split(row, factor=together, tail="peel")[1].name
-        _along(room, loops, row, own[stencil.kept[ring] + 1 :])
+        own, place = axes_of(s, ring), stencil.kept[ring]
+        few = own[place] if rolling else loops.split(own[place], factor=together, tail="peel")[1].name
+        _along(room, loops, few, own[place + 1 :])
     if outer:
         run_in_parallel(s, name, outer, target, work)
 
