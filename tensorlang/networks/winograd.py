@@ -14,6 +14,7 @@ from tensorlang.ir.expr import Const, Load, Var
 from tensorlang.networks.network import Array
 from tensorlang.networks.pending import Pending
 from tensorlang.schedules.windows import WindowSum, window_sum
+from tensorlang.target.detect import multiply_adds
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import ComputeOp, Operation, PlaceholderOp
@@ -25,8 +26,6 @@ from tensorlang.topi.winograd import by_tiles
 
 _TILES = (4, 2)
 WEIGHTS = "float32"
-_A_CYCLE = 2
-"""Vector multiply-adds that begin in a cycle."""
 _TO_POINTS, _FROM_POINTS = 10.0, 5.0
 """Cycles in which a vector of a point is made of data, and results of it; measured on Zen 4 and Golden Cove."""
 _BYTES = 5.0
@@ -68,7 +67,7 @@ class Layer:
     def _products(self, uses: int, weights: int, target: Target) -> float:
         """Of `uses` multiply-adds for each pair of channels, with so many weights, which may take longer to come."""
         pairs = self.inputs * self.outputs
-        computed = uses * pairs / (_A_CYCLE * target.lanes(32) * target.cores)
+        computed = uses * pairs / (multiply_adds(target) * target.lanes(32) * target.cores)
         return max(computed, 4 * weights * pairs / (_BYTES * min(target.cores, _STREAMS)))
 
 

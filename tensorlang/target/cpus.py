@@ -52,6 +52,9 @@ _AARCH64 = {
     "neoverse-v1 neoverse-n2 neoverse-v2": _SVE,
 }
 
+ONE_OF_512_BITS = frozenset(["icelake-client", "tigerlake", "rocketlake", "znver4"])
+"""CPUs that begin one multiply-add of 512 bits in a cycle; others begin two of their widest vectors."""
+
 _RVV = "m a f d c v zvl128b"
 _SIMD128 = "simd128 bulk-memory sign-ext nontrapping-fptoint"
 _OTHERS = (

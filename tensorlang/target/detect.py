@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tensorlang.errors import TargetError, shown
 from tensorlang.runtime.threads import available_cores, default_threads
-from tensorlang.target.cpus import CPUS, Cpu
+from tensorlang.target.cpus import CPUS, ONE_OF_512_BITS, Cpu
 from tensorlang.target.gpus import CUDA, OPENCL
 from tensorlang.target.kinds import DEFAULT_CUDA, check_kind
 from tensorlang.target.spec import GpuLimits, Target
@@ -84,6 +84,12 @@ def has_fma(target: Target) -> bool:
     """Whether the CPU of an llvm target multiplies and adds in one instruction that rounds once."""
     cpu = target_cpu(target)
     return cpu.architecture in _ALWAYS_FUSED or bool(cpu.features & {"fma", "avx512f"})
+
+
+@cache
+def multiply_adds(target: Target) -> int:
+    """Multiply-adds of its widest vectors that a core of an llvm target begins in a cycle."""
+    return 1 if target.vector_bytes == 64 and target_cpu(target).name in ONE_OF_512_BITS else 2
 
 
 def runs_here(target: Target) -> bool:

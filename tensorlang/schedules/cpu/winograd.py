@@ -19,11 +19,12 @@ from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Expr, variables
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.stage import Stage
+from tensorlang.schedules.accesses import LINE
 from tensorlang.schedules.anchor import Anchor, accumulator, axes_of
 from tensorlang.schedules.candidates import ROWS, powers, up_to
 from tensorlang.schedules.cpu.moves import schedule_alone, turn_around
 from tensorlang.schedules.cpu.producers import place_producers
-from tensorlang.schedules.cpu.register_tile import best_part
+from tensorlang.schedules.cpu.register_tile import best_part, side_by_side
 from tensorlang.schedules.cpu.shares import computed_bits, fetch_weights, share_out, worth_threads
 from tensorlang.schedules.recognise import Group
 from tensorlang.schedules.room import Columns, Form, Mask, Room, as_index
@@ -261,10 +262,19 @@ def _schedule_tiles(room: Room, anchor: Anchor, found: Winograd, plan: _Plan, ba
     tiles.reorder(*roles.batch, roles.y, across, channels, column, *roles.points, lane)
     _copy_and_vectorize(tiles, roles.points, lane.name)
     _place(room, tiles, anchor, plan, band, [*roles.batch, roles.y, across.name])
+    _lay_tiles_apart(s, roles, plan)
     columns.set_scope("local")
     columns.compute_at(tiles, channels)
     columns.reorder(*inner.batch, inner.y, inner.x, *inner.points, term)
     _copy_and_vectorize(columns, inner.points, term)
+
+
+def _lay_tiles_apart(s: Schedule, roles: Roles, plan: _Plan) -> None:
+    """Lay points an odd number of lines apart where tiles that are multiplied together share few sets of a cache."""
+    size, extents = dtypes.info(roles.op.dtype).bytes, _extents(roles)
+    tile = size * prod(extents[axis] for axis in (*roles.points, *roles.channels))
+    if plan.rows * plan.columns > side_by_side(tile):
+        s.attempt(partial(s[roles.stage].storage_align, roles.points[-1], 2 * LINE // size, LINE // size))
 
 
 def _place(room: Room, stage: Stage, anchor: Anchor, plan: _Plan, band: str, outer: Sequence[str]) -> str:
