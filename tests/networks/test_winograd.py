@@ -109,7 +109,8 @@ def test_tiles_that_are_multiplied_together_lie_in_different_sets_of_the_first_c
     def tiles(size: int, channels: int) -> str:
         data, weights = te.placeholder((1, size, size, channels)), te.placeholder((6, 6, 1, channels, 32))
         y = topi.conv2d_winograd(data, weights, 1, "NHWC")
-        return next(line for line in str(lower(topi.schedule(y, target=CPU), [data, weights, y])).splitlines() if "conv2d_tiles: " in line)
+        nest = str(lower(topi.schedule(y, target=CPU), [data, weights, y]))
+        return next(line for line in nest.splitlines() if "conv2d_tiles: " in line)
 
     assert "6, 6, 272]" in tiles(28, 256)
     assert "6, 6, 64]" in tiles(28, 64)
