@@ -14,7 +14,7 @@ from typing import Any
 
 from tensorlang.dataclass import dataclass
 from tensorlang.runtime import cache
-from tensorlang.target.detect import cpu_model, host_cpu, multiply_adds
+from tensorlang.target.detect import cpu_model, host_cpu
 from tensorlang.target.spec import Target
 
 CLOCK = "clock"
@@ -116,10 +116,10 @@ class Core:
 
 
 def usual_core(target: Target) -> Core:
-    """A core of a target by its name alone: two vectors of its widest loads a cycle."""
+    """A core of a target by its name alone: two vectors of its widest instructions a cycle."""
     clock = 4e9
     near = (2 * target.vector_bytes * clock, target.vector_bytes * clock)
-    return Core(clock, float(multiply_adds(target)), 2.0, (*near, 30 * clock, 10 * clock))
+    return Core(clock, 2.0, 2.0, (*near, 30 * clock, 10 * clock))
 
 
 def core_of(rates: Rates | None, target: Target) -> Core | None:
