@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # what is offered below, for type checkers and editors
     from tensorlang.classic import contrib as contrib
     from tensorlang.classic import error as error
     from tensorlang.classic import settings
+    from tensorlang.classic.data_type import DataType as DataType
     from tensorlang.driver import build as build
     from tensorlang.driver import lower as lower
     from tensorlang.errors import ArgumentError as ArgumentError
@@ -52,6 +53,7 @@ if TYPE_CHECKING:  # what is offered below, for type checkers and editors
     from tensorlang.networks.starting import compile_model
     from tensorlang.networks.torch.modules import from_torch as from_torch
     from tensorlang.runtime.threads import threads as threads
+    from tensorlang.te import arith as arith
     from tensorlang.te.convert import convert as convert
     from tensorlang.te.packed import get_global_func as get_global_func
     from tensorlang.te.packed import register_func as register_func
@@ -76,6 +78,8 @@ offer(
             for room in ("autotune", "errors", "ir", "nd", "networks", "runtime", "target", "te", "testing")
         },
         **{room: f"tensorlang.{room}" for room in ("gguf", "tir", "topi")},
+        "DataType": "tensorlang.classic.data_type:DataType",
+        "arith": "tensorlang.te.arith",
         "contrib": "tensorlang.classic.contrib",
         "transform": "tensorlang.classic.settings",
         **dict.fromkeys(("autotvm", "auto_scheduler"), "tensorlang.autotune"),
@@ -169,7 +173,10 @@ offer("tensorlang.classic.schedules", {"depthwise_conv2d": "tensorlang.classic.s
 offer(
     "tensorlang.classic.contrib",
     {
+        "cblas": "tensorlang.classic.contrib.blas",
+        "cc": "tensorlang.classic.contrib.linked",
         "clang": "tensorlang.classic.contrib.c_code",
+        "dlpack": "tensorlang.classic.contrib.dlpack",
         "nvcc": "tensorlang.classic.contrib.nvcc",
         "pickle_memoize": "tensorlang.classic.contrib.remembered",
         "sparse": "tensorlang.topi.sparse",
@@ -180,6 +187,8 @@ offer(
     "tensorlang.topi.vision",
     {"nms": "tensorlang.topi.vision", "rcnn": "tensorlang.topi.vision", "ssd": "tensorlang.topi.vision"},
 )
+_CONTEXTS = ("ApplyConfig", "ApplyFixedConfig", "FallbackContext")
+_OF_TOPI = ("register_topi_compute", "register_topi_schedule")
 offer(
     "tensorlang.autotune.task",
     {
@@ -187,6 +196,19 @@ offer(
         "space": "tensorlang.autotune.templates.config",
         "get_config": "tensorlang.autotune.templates.registry:get_config",
         "template": "tensorlang.autotune.templates.registry:template",
+        **{word: f"tensorlang.autotune.templates.contexts:{word}" for word in _CONTEXTS},
+        **{word: f"tensorlang.autotune.templates.operators:{word}" for word in _OF_TOPI},
+    },
+)
+offer(
+    "tensorlang.autotune",
+    {
+        "DropletTuner": "tensorlang.autotune.tuners.droplet:DropletTuner",
+        "FallbackContext": "tensorlang.autotune.templates.contexts:FallbackContext",
+        "LocalRPCMeasureContext": "tensorlang.autotune.tuners.measure:LocalRPCMeasureContext",
+        "apply_fixed_config": "tensorlang.autotune.templates.contexts:ApplyFixedConfig",
+        "auto_schedule": "tensorlang.autotune.search_task:auto_schedule",
+        **{word: f"tensorlang.autotune.templates.operators:{word}" for word in _OF_TOPI},
     },
 )
 offer(
@@ -202,6 +224,7 @@ offer("tensorlang.autotune.tuners.own", {"SearchTask": "tensorlang.autotune.sear
 offer(
     "tensorlang.autotune.tuner",
     {
+        "DropletTuner": "tensorlang.autotune.tuners.droplet:DropletTuner",
         "GATuner": "tensorlang.autotune.tuners.genetic:GATuner",
         "GridSearchTuner": "tensorlang.autotune.tuners.index:GridSearchTuner",
         "RandomTuner": "tensorlang.autotune.tuners.index:RandomTuner",
@@ -232,6 +255,8 @@ offer(
         "Evaluate": "tensorlang.te.machine:evaluate",
         "call_intrin": "tensorlang.te.machine:call_intrin",
         "CallEffectKind": "tensorlang.te.lowering_rules:CallEffectKind",
+        "ScheduleError": "tensorlang.errors:ScheduleError",
+        "StringImm": "builtins:str",
         "call_llvm_intrin": "tensorlang.te.machine:call_llvm_intrin",
         "call_llvm_pure_intrin": "tensorlang.te.machine:call_llvm_intrin",
         "decl_buffer": "tensorlang.te.tile_buffer:decl_buffer",
@@ -246,7 +271,9 @@ offer("tensorlang.ir", {"PrimExpr": "tensorlang.ir.expr:Expr"})
 offer(
     "tensorlang.runtime",
     {
+        "DataType": "tensorlang.classic.data_type:DataType",
         "Module": "tensorlang.runtime.executable:Executable",
+        "String": "builtins:str",
         "NDArray": "tensorlang.nd:NDArray",
         "load_module": "tensorlang.export.loading:load",
         "const": "tensorlang.te.machine:const",
@@ -261,7 +288,9 @@ offer(
 _OTHER_GPUS = "GPUs are the targets 'cuda' and 'opencl', and their devices tensorlang.cuda(0) and tensorlang.opencl(0)"
 _ON_THREADS = "bind a reduce axis to threads, s[T].pipeline(n) copies ahead, and tensorize runs matrix instructions"
 _TUNER = "use tensorlang.autotune, or the command `tensorlang tune`"
-_GRAPH = "tensorlang has operators, not graphs; write the operator in te"
+_NETWORKS = "tensorlang.from_onnx and tensorlang.from_torch read networks, tensorlang.compile compiles one"
+_RUNS = "what tensorlang.compile returns is called with arrays: y = model(x)"
+_TASKS = "model.tune(seconds=...) tunes the kernels of what tensorlang.compile(network) returned"
 _TARGET = "name the target by text, as in Target('llvm -mcpu=haswell')"
 _WORKERS = "use DaskRunner('dask://host:port'), a Dask scheduler, and a `tensorlang worker` for every device"
 _NO_LIBRARY = "f.export('out/name') writes a library, an object and a header for C and all that calls C"
@@ -270,9 +299,8 @@ refuse(
     {
         **dict.fromkeys(("rocm", "metal", "vulkan", "hexagon", "webgpu"), _OTHER_GPUS),
         "meta_schedule": _TUNER,
-        **dict.fromkeys(("relay", "relax"), _GRAPH),
+        **dict.fromkeys(("relay", "relax"), _NETWORKS),
         "IRModule": "tensorlang.lower(s, args) returns the loop nest, tensorlang.build(s, args) an executable",
-        "arith": "expressions are simplified on the way to loops; te.create_schedule proves bounds",
         "instrument": "TENSORLANG_LOG=passes times the passes, TENSORLANG_DUMP=folder writes every stage",
         "rpc": "kernels run in this process; tuning on other machines is autotune.DaskRunner('dask://host:port')",
         "script": "write the program in te, or as a Python function with te.hybrid.script",
@@ -283,28 +311,18 @@ refuse(
     "tensorlang.classic.settings",
     dict.fromkeys(("Sequential", "function_pass", "module_pass", "prim_func_pass"), _PASSES),
 )
-_AS_THEY_ARE = "kernels take NumPy arrays and DLPack tensors as they are"
 refuse(
     "tensorlang.classic.contrib",
     {
-        **dict.fromkeys(("cc", "dlpack"), _AS_THEY_ARE),
-        **dict.fromkeys(("cblas", "cublas", "cudnn", "mkl", "random"), "use te.extern with a Python function"),
-        "graph_executor": _GRAPH,
+        **dict.fromkeys(("cublas", "cudnn", "mkl", "random"), "use te.extern with a Python function"),
+        **dict.fromkeys(("graph_executor", "graph_runtime"), _RUNS),
     },
 )
 refuse(
     "tensorlang.autotune",
     {
-        "DropletTuner": "use tuner.XGBTuner",
-        "FallbackContext": "a template that is called plainly sees cfg.is_fallback",
-        "LocalRPCMeasureContext": "use LocalRunner; candidates run in processes of their own",
-        "apply_fixed_config": "use task.instantiate(config)",
-        "apply_graph_best": _GRAPH,
-        "auto_schedule": "use task.tune(TuningOptions(...))",
-        "extract_tasks": _GRAPH,
-        "graph_tuner": _GRAPH,
+        **dict.fromkeys(("apply_graph_best", "extract_tasks", "graph_tuner"), _TASKS),
         "tophub": "records are in your own logs; `tensorlang log import` reads its logs of x86 CPUs",
-        **dict.fromkeys(("register_topi_compute", "register_topi_schedule"), "use autotune.template"),
         **dict.fromkeys(("RPCRunner", "RPCTracker"), _WORKERS),
     },
 )
@@ -367,8 +385,6 @@ refuse(
         "DataProducer": "use te.Tensor",
         "PrimFunc": "use tensorlang.lower(s, args)",
         "Schedule": "use te.create_schedule",
-        "ScheduleError": "use tensorlang.ScheduleError",
-        "StringImm": "use a Python str",
         "TensorIntrin": "use te.decl_tensor_intrin",
         "assume": "state facts about an index array with s.assume",
         "nextafter": "use te.extern with numpy.nextafter",
@@ -378,35 +394,16 @@ refuse(
 )
 _SCHEDULES = "topi.schedule schedules any program"
 _AHEAD = "weights are laid out ahead by topi.winograd_pack, topi.conv2d_pack and topi.pack_weight"
-_SCRIPT = "write it as te.hybrid.script; topi.cumsum and te.scan scan, topi.vision.non_max_suppression suppresses"
+_SCRIPT = "topi.vision.non_max_suppression suppresses; write others as te.hybrid.script"
 
 refuse(
     "tensorlang.topi",
     {
         "generic_func": _SCHEDULES,
-        **dict.fromkeys(("scanop", "sparse_fill_empty_rows", "sparse_reshape"), _SCRIPT),
-        **dict.fromkeys(
-            (
-                "conv2d_gemm_weight_transform",
-                "conv2d_winograd_nchw_without_weight_transform",
-                "conv2d_winograd_nhwc_without_weight_transform",
-                "conv2d_winograd_weight_transform",
-                "conv3d_winograd_weight_transform",
-                "dense_pack",
-                "winograd_transform_matrices",
-            ),
-            _AHEAD,
-        ),
+        **dict.fromkeys(("conv2d_gemm_weight_transform", "conv3d_winograd_weight_transform"), _AHEAD),
     },
 )
 refuse("tensorlang.topi.vision", {"regular_non_max_suppression": _SCRIPT})
-refuse(
-    "tensorlang.classic.constants",
-    dict.fromkeys(
-        ("make_idx", "nchw_pack_layout", "nchw_xc_layout", "within_index"),
-        "layouts are text, as in NCHW16c; slices are topi.strided_slice",
-    ),
-)
 refuse(
     "tensorlang.classic.schedules",
     dict.fromkeys(
@@ -417,23 +414,19 @@ refuse(
 refuse(
     "tensorlang.runtime",
     {
-        "DataType": "dtypes are text, as in 'float32'",
         "PackedFunc": "functions are Python functions, named by tensorlang.register_func",
-        "String": "use a Python str",
     },
 )
-_LISTS = "use Python's lists and dicts"
 offer("tensorlang.ir", {name: f"tensorlang.te.saved:{name}" for name in ("load_json", "save_json")})
-_WORDS = ("Range", "assert_structural_equal", "structural_equal")
+_WORDS = ("Range", "assert_structural_equal", "structural_equal", "structural_hash")
 offer("tensorlang.ir", {name: f"tensorlang.te.classic:{name}" for name in _WORDS})
+offer("tensorlang.ir", {"Array": "builtins:tuple", "Map": "builtins:dict", "container": "tensorlang.ir"})
 offer("tensorlang.te", {"ScanOp": "tensorlang.te.classic:ScanOp"})
 _RULES = ("register_intrin_lowering", "register_op_attr")
 offer("tensorlang.ir", {name: f"tensorlang.te.lowering_rules:{name}" for name in _RULES})
 refuse(
     "tensorlang.ir",
     {
-        **dict.fromkeys(("Array", "Map", "container"), _LISTS),
-        "structural_hash": "use tensorlang.ir.expr.same",
         "IRModule": "tensorlang.lower(s, args) returns the loop nest, tensorlang.build(s, args) an executable",
     },
 )
@@ -457,7 +450,6 @@ refuse(
     "Lowered",
     {
         **dict.fromkeys(("body", "buffer_map", "params"), "print it, or look at its kernel"),
-        **dict.fromkeys(("astext", "script", "show"), "print it"),
     },
 )
 refuse(

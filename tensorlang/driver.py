@@ -25,7 +25,14 @@ from tensorlang.runtime.executable import Executable
 from tensorlang.runtime.facts import FactCheck
 from tensorlang.runtime.returning import made_by_calls
 from tensorlang.schedule import Schedule, create_schedule
-from tensorlang.schedule.arguments import held, needed, parameters, with_outputs, without_others
+from tensorlang.schedule.arguments import (
+    held,
+    needed,
+    parameters,
+    with_outputs,
+    without_others,
+    without_siblings,
+)
 from tensorlang.schedule.derive import derive
 from tensorlang.schedule.history import best_if_any, build_best, build_in_use
 from tensorlang.schedule.proposals.replayed import Refusal
@@ -118,6 +125,16 @@ class Lowered(Explained):
     def pickled(self) -> None:
         """Nothing: a kernel that was built is pickled as its loops."""
 
+    def script(self) -> str:
+        """The loop nest as text, in tensorlang's notation."""
+        return str(self)
+
+    astext = script
+
+    def show(self) -> None:
+        """Print the loop nest."""
+        print(self)
+
     def __str__(self) -> str:
         return kernel_text(self.kernel)
 
@@ -208,7 +225,8 @@ def build(
 ) -> Executable:
     """Compile a schedule for a target (`llvm`, `llvm -mcpu=...`, `interpreter`; None: this machine's CPU).
 
-    The result takes the arrays of `args` in order: NumPy arrays or any CPU DLPack tensor, outputs written in place.
+    The result takes the arrays of `args` in order: NumPy arrays or any CPU DLPack tensor, outputs written in place. Of
+    an operation of several outputs those that `args` lack are kept inside.
     What `lower` and `te.create_prim_func` return has its `args`, and is compiled for this target from its schedule.
     `target_host` is accepted for classic te's sake; `binds` as in `lower`.
 
@@ -234,7 +252,7 @@ def build(
         raise DefinitionError(
             f"build needs args: the inputs and outputs of the schedule, as in build(s, [{names}])", caller()
         )
-    s = with_outputs(s, args)
+    s = without_siblings(with_outputs(s, args), args)
     parameters(s, args)  # what is wrong with the arguments is no fault of any record
     chosen = parse(target)
     return _BUILDERS[schedule](s, chosen, partial(_compiled, args=args, target=chosen, name=name))

@@ -118,11 +118,18 @@ class OfferedModules(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The module that a package, or the one that it stands for, offers or has under that name."""
+        """The module that a package, or the one that it stands for, offers or has under that name.
+
+        ImportError, with what to do instead, for a name that TVM has and the package lacks.
+        """
         package, _, name = fullname.rpartition(".")
         if not package.startswith("tensorlang") or package not in sys.modules:
             return None
         owner = sys.modules[package].__name__
+        if advice := explanation(
+            _absent.get(owner, {}).get(name)
+        ):  # Python would say no more than that it is not there
+            raise ImportError(f"cannot import name {name!r} from {package!r}{advice}", name=fullname)
         real = _offered.get(owner, {}).get(name, "" if owner == package else f"{owner}.{name}")
         if not real or ":" in real or real == fullname or find_spec(real) is None:
             return None

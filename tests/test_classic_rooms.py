@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import shutil
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -125,3 +127,104 @@ def test_clang_is_asked_for_or_missed() -> None:
     else:
         with pytest.raises(TargetError, match="no clang"):
             tvm.contrib.clang.create_llvm(code)
+
+
+def test_dtypes_have_parts() -> None:
+    assert [(tvm.DataType(name).bits, tvm.DataType(name).type_code) for name in ("int8", "bool", "float64")] == [
+        (8, 0),
+        (1, 1),
+        (64, 2),
+    ]
+    assert tvm.runtime.DataType("bfloat16").type_code == 4 and tvm.DataType("float32") == "float32"
+    assert te.placeholder((4,), tvm.DataType(np.float16)).dtype == "float16"
+    assert (tvm.DataType("bool").itemsize, tvm.DataType("int64").lanes) == (1, 1)
+    with pytest.raises(DefinitionError, match="unknown dtype 'float32x4'"):
+        tvm.DataType("float32x4")
+
+
+def test_containers_are_those_of_python() -> None:
+    assert isinstance(te.placeholder((4, 5)).shape, tvm.ir.container.Array) and tvm.ir.Map is dict
+    assert isinstance("text", tvm.tir.StringImm) and isinstance("text", tvm.runtime.String)
+
+
+def test_lines_of_slices() -> None:
+    def inside(cut: tuple[int, int, int], extent: int) -> Any:
+        return te.compute((extent,), lambda i: topi.utils.within_index(*cut, i).astype("int32"))
+
+    def place(cut: tuple[int, int, int], extent: int) -> Any:
+        return te.compute((extent,), lambda i: topi.utils.make_idx(*cut, extent, i))
+
+    for cut, extent in (((1, 9, 3), 10), ((8, 2, -2), 10), ((0, 4, 1), 4)):
+        chosen = range(*cut)
+        assert te.evaluate(partial(inside, cut, extent)).tolist() == [int(i in chosen) for i in range(extent)]
+        found = te.evaluate(partial(place, cut, extent))
+        assert [found[i] for i in chosen] == list(range(len(chosen)))
+    assert topi.utils.nchw_pack_layout("NCHW4n4c") and not topi.utils.nchw_pack_layout("NCHW4c")
+    assert topi.utils.nchw_xc_layout("NCHW16c") and not topi.utils.nchw_xc_layout("NCHW")
+
+
+def test_objects_are_linked_to_a_library(tmp_path: Path) -> None:
+    A = te.placeholder((8,), name="A")
+    B = te.compute((8,), lambda i: te.exp(A[i]) + 1, name="B")
+    f = tvm.build(te.create_schedule(B.op), [A, B], target="llvm", name="added")
+    f.save(str(tmp_path / "added.o"))
+    tvm.contrib.cc.create_shared(str(tmp_path / "added.so"), [str(tmp_path / "added.o")])
+    again = tvm.contrib.dlpack.to_pytorch_func(tvm.runtime.load_module(tmp_path / "added.so"))
+    x, y = np.zeros(8, np.float32), np.empty(8, np.float32)
+    again(x, y)
+    assert y.tolist() == [2.0] * 8
+    with pytest.raises(TargetError, match="failed"):
+        tvm.contrib.cc.create_shared(str(tmp_path / "none.so"), str(tmp_path / "none.o"))
+
+
+def test_loops_are_text_by_the_names_of_modules(capsys: pytest.CaptureFixture[str]) -> None:
+    A = te.placeholder((8,), name="A")
+    B = te.compute((8,), lambda i: A[i] + 1, name="B")
+    lowered = tvm.lower(te.create_schedule(B.op), [A, B])
+    lowered.show()
+    assert lowered.script() == lowered.astext() == str(lowered)
+    assert capsys.readouterr().out == f"{lowered}\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "advice"),
+    [
+        ("from tensorlang import relay", "tensorlang.from_onnx and tensorlang.from_torch read networks"),
+        ("import tensorlang.relay", "tensorlang.from_onnx and tensorlang.from_torch read networks"),
+        ("from tensorlang.relay import testing", "tensorlang.from_onnx and tensorlang.from_torch read networks"),
+        ("from tensorlang.contrib import graph_executor", r"y = model\(x\)"),
+        ("from tensorlang.autotvm import graph_tuner", "model.tune"),
+    ],
+)
+def test_names_that_are_imported_and_missing_say_what_to_do(line: str, advice: str) -> None:
+    with pytest.raises(ImportError, match=f"cannot import name .*TVM has it, tensorlang does not; .*{advice}"):
+        exec(line)
+
+
+def test_nothing_else_of_auto_scheduler_is_missing() -> None:
+    context = tvm.auto_scheduler.LocalRPCMeasureContext(timeout=3.0, min_repeat_ms=300)
+    assert context.runner == tvm.auto_scheduler.LocalRunner(3.0, 3, 1, 300, 0.0)
+    x = te.placeholder((16,), name="x")
+    task = tvm.auto_scheduler.SearchTask(lambda: [x, te.compute((16,), lambda i: x[i] * 2, name="y")], (), "llvm")
+    options = tvm.auto_scheduler.TuningOptions(num_measure_trials=1, verbose=0)
+    s, args = tvm.auto_scheduler.auto_schedule(task, tuning_options=options)
+    values, out = np.arange(16, dtype=np.float32), np.empty(16, np.float32)
+    tvm.build(s, args)(values, out)
+    assert out.tolist() == (values * 2).tolist()
+
+
+def test_products_by_the_blas_of_numpy() -> None:
+    rng = np.random.default_rng(0)
+    for rank in (2, 3):
+        a, b = (
+            rng.integers(-4, 5, shape).astype(np.float32) for shape in ((2, 4, 3)[3 - rank :], (2, 5, 4)[3 - rank :])
+        )
+        A, B = te.placeholder(a.shape, name="A"), te.placeholder(b.shape, name="B")
+        multiply = tvm.contrib.cblas.matmul if rank == 2 else tvm.contrib.cblas.batch_matmul
+        C = multiply(A, B, transa=True, transb=True)
+        D = te.compute(C.shape, lambda *i, C=C: C(*i) + 1, name="D")
+        out = np.empty(D.shape, np.float32)
+        tvm.build(te.create_schedule(D.op), [A, B, D], target="llvm")(a, b, out)
+        np.testing.assert_array_equal(out, np.swapaxes(a, -1, -2) @ np.swapaxes(b, -1, -2) + 1)
+        with pytest.raises(DefinitionError, match=f"wants two tensors of {rank} dimensions"):
+            multiply(A, te.placeholder((5,)))

@@ -145,6 +145,16 @@ def through() -> tuple[tensorlang.te.Schedule, list[te.Tensor]]:
     return te.create_schedule(C.op), [A, B, C]
 
 
+@pytest.mark.parametrize("target", ["llvm", "interpreter"])
+def test_outputs_of_an_operation_that_args_lack_are_kept_inside(target: str) -> None:
+    A = te.placeholder((8,), name="A")
+    B, C = te.compute((8,), lambda i: (A[i] + 1, A[i] * 2), name="B")
+    values, out = np.arange(8, dtype=np.float32), np.empty(8, np.float32)
+    for made, wanted in ((B, values + 1), (C, values * 2)):
+        tensorlang.build(te.create_schedule(B.op), [A, made], target=target)(values, out)
+        np.testing.assert_array_equal(out, wanted)
+
+
 def test_what_is_computed_on_the_way_is_an_output_where_it_is_an_argument() -> None:
     s, (A, B, C) = through()
     s[B].vectorize(B.op.axis[0])

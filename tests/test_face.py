@@ -50,7 +50,7 @@ def test_names_of_classic_te_exist(module: str) -> None:
 @pytest.mark.parametrize(
     ("module", "name", "advice"),
     [
-        (tvm, "relay", "operators, not graphs"),
+        (tvm, "relay", "tensorlang.from_onnx and tensorlang.from_torch read networks"),
         (tvm, "metal", "GPUs are the targets 'cuda' and 'opencl'"),
         (tvm, "meta_schedule", "tensorlang tune"),
         (te, "trace", "use te.extern"),

@@ -137,6 +137,14 @@ topi.scatter_add data indices updates axis
 topi.scatter_elements data indices updates axis reduction
 topi.scatter_nd data indices updates mode
 topi.sparse_to_dense sparse_indices output_shape sparse_values default_value
+topi.sparse_reshape sparse_indices prev_shape new_shape new_sparse_indices_shape new_shape_shape
+topi.sparse_fill_empty_rows sparse_indices sparse_values dense_shape default_value new_sparse_indices_shape
+topi.scanop data binop identity_value op_name axis dtype exclusive
+topi.nn.conv2d_winograd_weight_transform kernel tile_size
+topi.nn.conv2d_winograd_nchw_without_weight_transform data weight strides padding dilation out_dtype
+topi.nn.conv2d_winograd_nhwc_without_weight_transform data weight strides padding dilation out_dtype
+topi.nn.winograd_transform_matrices tile_size kernel_size out_dtype
+topi.nn.dense_pack data weight bias out_dtype
 topi.unique data is_sorted return_counts
 topi.argwhere output_shape condition
 topi.tensordot a b axes

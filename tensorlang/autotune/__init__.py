@@ -58,8 +58,16 @@ from tensorlang.schedule.recorded import allow_in_records
 if TYPE_CHECKING:  # what the package offers here, for type checkers and editors
     from tensorlang.autotune import dag
     from tensorlang.autotune import record as record
+    from tensorlang.autotune.search_task import auto_schedule as auto_schedule
+    from tensorlang.autotune.templates.contexts import ApplyFixedConfig
+    from tensorlang.autotune.templates.contexts import FallbackContext as FallbackContext
+    from tensorlang.autotune.templates.operators import register_topi_compute as register_topi_compute
+    from tensorlang.autotune.templates.operators import register_topi_schedule as register_topi_schedule
     from tensorlang.autotune.tuners import measure as measure
+    from tensorlang.autotune.tuners.droplet import DropletTuner as DropletTuner
+    from tensorlang.autotune.tuners.measure import LocalRPCMeasureContext as LocalRPCMeasureContext
 
+    apply_fixed_config = ApplyFixedConfig
     loop_state = dag
 
 __all__ = [

@@ -262,6 +262,26 @@ class SearchTask:
         return str(apply_best(log_file, self.task))
 
 
+def auto_schedule(
+    task: SearchTask, search_policy: Policy | None = None, tuning_options: TuningOptions | None = None
+) -> tuple[Schedule, list[Tensor]]:
+    """Tune a task, and return the best schedule that was measured, and the tensors, as auto_scheduler did to 0.7.
+
+    RecordError where nothing worked.
+
+        >>> from tensorlang import autotune, te
+        >>> def doubled(n):
+        ...     x = te.placeholder((n,), name="x")
+        ...     return [x, te.compute((n,), lambda i: x[i] * 2, name="y")]
+        >>> options = autotune.TuningOptions(num_measure_trials=1, verbose=0)
+        >>> s, args = autotune.auto_schedule(autotune.SearchTask(doubled, (64,), "llvm"), tuning_options=options)
+        >>> [t.name for t in args]
+        ['x', 'y']
+    """
+    result = task.tune(tuning_options or TuningOptions(), search_policy)
+    return apply_best(result.records, task.task), arguments_of(task.task.tensors)
+
+
 def print_progress(options: TuningOptions) -> Callable[[Progress], None]:
     """A line on standard error for each new best; for every trial where `verbose` is 2."""
 

@@ -276,6 +276,11 @@ def _volume(extents: Iterable[Expr]) -> float:
 
 
 if TYPE_CHECKING:  # what the package offers here, for type checkers and editors
+    from tensorlang.autotune.templates.contexts import ApplyConfig as ApplyConfig
+    from tensorlang.autotune.templates.contexts import ApplyFixedConfig as ApplyFixedConfig
+    from tensorlang.autotune.templates.contexts import FallbackContext as FallbackContext
+    from tensorlang.autotune.templates.operators import register_topi_compute as register_topi_compute
+    from tensorlang.autotune.templates.operators import register_topi_schedule as register_topi_schedule
     from tensorlang.autotune.templates.registry import get_config as get_config
     from tensorlang.autotune.templates.registry import template as template
     from tensorlang.autotune.templates.task import create as create

@@ -96,6 +96,7 @@ def train_model(
 
 
 if TYPE_CHECKING:  # what the package offers here, for type checkers and editors
+    from tensorlang.autotune.tuners.droplet import DropletTuner as DropletTuner
     from tensorlang.autotune.tuners.genetic import GATuner as GATuner
     from tensorlang.autotune.tuners.index import GridSearchTuner as GridSearchTuner
     from tensorlang.autotune.tuners.index import RandomTuner as RandomTuner

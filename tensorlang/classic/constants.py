@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError, shown
-from tensorlang.ir.expr import Const, Expr
+from tensorlang.ir.expr import Const, Expr, ExprLike, as_expr
 from tensorlang.location import caller
 from tensorlang.names import lookup
 from tensorlang.schedule import Schedule
@@ -136,6 +136,32 @@ def get_shape(src_shape: Sequence[int | Expr], src_layout: str, dst_layout: str)
     if sorted(source) != sorted(wanted) or len(src_shape) != len(source):
         raise DefinitionError(f"{src_layout} and {dst_layout} are no orders of the {len(src_shape)} axes", caller())
     return get_const_tuple([src_shape[source.index(letter)] for letter in wanted])
+
+
+def nchw_pack_layout(layout_info: str) -> bool:
+    """Return whether a layout has images and channels in blocks, as NCHW4n4c."""
+    return re.fullmatch(r"NCHW\d+n\d+c", layout_info) is not None
+
+
+def nchw_xc_layout(layout_info: str) -> bool:
+    """Return whether a layout has channels in blocks, as NCHW16c."""
+    return re.fullmatch(r"NCHW\d+c", layout_info) is not None
+
+
+def within_index(b: ExprLike, e: ExprLike, s: ExprLike, i: ExprLike) -> Expr:
+    """Return whether `i` is an index of the slice `b:e:s`; the step goes on, or back."""
+    begin, end, step, index = map(as_expr, (b, e, s, i))
+    back = step < 0
+    inside = te.select(back, te.all(index <= begin, index > end), te.all(index >= begin, index < end))
+    return te.all(inside, te.truncmod(index - begin, step).equal(0))
+
+
+def make_idx(b: ExprLike, e: ExprLike, s: ExprLike, z: ExprLike, i: ExprLike) -> Expr:
+    """Return the number of `i` in the slice `b:e:s` of `z` elements, where `within_index` says that it is in it."""
+    del e
+    begin, step, extent, index = map(as_expr, (b, s, z, i))
+    first = te.select(extent < begin, extent - 1, begin)
+    return te.floordiv(te.select(step < 0, first - index, index - first), te.abs(step))
 
 
 def const_matrix(

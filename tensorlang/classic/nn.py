@@ -6,6 +6,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tensorlang import te, topi
+from tensorlang.classic.ahead import (
+    conv2d_winograd_nchw_without_weight_transform as conv2d_winograd_nchw_without_weight_transform,
+)
+from tensorlang.classic.ahead import (
+    conv2d_winograd_nhwc_without_weight_transform as conv2d_winograd_nhwc_without_weight_transform,
+)
+from tensorlang.classic.ahead import conv2d_winograd_weight_transform as conv2d_winograd_weight_transform
+from tensorlang.classic.ahead import dense_pack as dense_pack
+from tensorlang.classic.ahead import winograd_transform_matrices as winograd_transform_matrices
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import ExprLike
 from tensorlang.names import lookup
@@ -153,7 +162,9 @@ def conv2d_winograd_nchw(
     out_dtype: str | None = None,
     pre_computed: bool = False,
 ) -> Tensor:
-    """Return `topi.conv2d` of NCHW data by Winograd's algorithm; weights are as they are, not `pre_computed`.
+    """Return `topi.conv2d` of NCHW data by Winograd's algorithm.
+
+    `pre_computed`: as conv2d_winograd_nchw_without_weight_transform.
 
     >>> from tensorlang import te, topi
     >>> data, weight = te.placeholder((1, 16, 14, 14)), te.placeholder((8, 16, 3, 3))
@@ -173,7 +184,9 @@ def conv2d_winograd_nhwc(
     out_dtype: str | None = None,
     pre_computed: bool = False,
 ) -> Tensor:
-    """Return `topi.conv2d` of NHWC data by Winograd's algorithm; weights are as they are, not `pre_computed`.
+    """Return `topi.conv2d` of NHWC data by Winograd's algorithm.
+
+    `pre_computed`: as conv2d_winograd_nhwc_without_weight_transform.
 
     >>> from tensorlang import te, topi
     >>> data, weight = te.placeholder((1, 14, 14, 16)), te.placeholder((3, 3, 16, 8))
@@ -191,9 +204,14 @@ def _winograd(
     out_dtype: str | None,
     pre_computed: bool,
 ) -> Tensor:
-    if pre_computed:
-        raise DefinitionError("weights that are transformed ahead are those of topi.winograd_pack: conv2d_winograd")
     strides, padding, dilation = moves
+    if pre_computed:
+        ahead = (
+            conv2d_winograd_nchw_without_weight_transform
+            if layout == "NCHW"
+            else conv2d_winograd_nhwc_without_weight_transform
+        )
+        return ahead(data, weight, strides, padding, dilation, out_dtype)
     return topi.conv2d(data, weight, strides, padding, dilation, layout, out_dtype=out_dtype, algorithm="winograd")
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tensorlang import dtypes, te, topi
+from tensorlang.classic import nn
 from tensorlang.classic.schedules import schedule_all
 from tensorlang.driver import build
 from tensorlang.errors import DefinitionError
@@ -269,7 +271,7 @@ def get_conv2d_nchw_implement(target: Any) -> tuple[Function, Function]:
 _SAME: Mapping[str, tuple[Function, int]] = {
     "adaptive_pool": (topi.adaptive_pool, 1),
     "affine_grid_python": (topi.affine_grid, 1),
-    "batch_norm": (topi.nn.batch_norm, 5),
+    "batch_norm": (nn.batch_norm, 5),
     "batch_to_space_nd_python": (topi.batch_to_space_nd, 1),
     "conv1d_transpose_ncw_python": (topi.conv1d_transpose_ncw, 2),
     "conv2d_transpose_nchw_python": (topi.conv2d_transpose_nchw, 2),
@@ -285,13 +287,13 @@ _SAME: Mapping[str, tuple[Function, int]] = {
     "gather_nd_python": (topi.gather_nd, 2),
     "grid_sample_python": (topi.grid_sample, 2),
     "group_norm_python": (topi.group_norm, 3),
-    "instance_norm_python": (topi.nn.instance_norm, 3),
+    "instance_norm_python": (nn.instance_norm, 3),
     "layer_norm_python": (topi.layer_norm, 3),
     "lstm_python": (topi.lstm, 3),
     "matrix_set_diag": (topi.matrix_set_diag, 2),
     "nll_loss": (topi.nll_loss, 3),
     "reorg_python": (vision.reorg, 1),
-    "rms_norm_python": (topi.nn.rms_norm, 2),
+    "rms_norm_python": (nn.rms_norm, 2),
     "roi_align_nchw_python": (vision.roi_align_nchw, 2),
     "roi_align_nhwc_python": (vision.roi_align_nhwc, 2),
     "roi_pool_nchw_python": (vision.roi_pool_nchw, 2),
@@ -317,7 +319,8 @@ def _same(name: str) -> Function:
     function, count = _SAME[name]
 
     def reference(*args: Any, **options: Any) -> Any:
-        arrays, rest, order = args[:count], args[count:], _ORDERS.get(name, ())
+        optional = len([*takewhile(lambda arg: isinstance(arg, np.ndarray), args[count:])])
+        arrays, rest, order = args[: count + optional], args[count + optional :], _ORDERS.get(name, ())
         named = {**dict(zip(order, rest, strict=False)), **options}
         return meant(lambda *tensors: function(*tensors, *rest[len(order) :], **named), *arrays)
 

@@ -89,6 +89,12 @@ def link(
         _run([*command, *_named(command, name), "-o", str(library), str(objects), *map(str, stubs)])
 
 
+def link_objects(command: Sequence[str], objects: Sequence[Path], library: Path, options: Sequence[str] = ()) -> None:
+    """Link objects to a shared library, with options for the linker; TargetError for what it refuses."""
+    named = _named(command, library.name)
+    _run([*command, *named, "-o", str(library), *map(str, objects), *options])
+
+
 def _stub(command: Sequence[str], folder: Path, name: str, symbols: Sequence[str], machine: Machine) -> Path:
     text = "\n".join(f"define void @{symbol}() {{ ret void }}" for symbol in symbols)
     source = folder / f"{name}.o"

@@ -98,7 +98,12 @@ def whole(number: Any) -> Any:
 def positive(number: int, state: ScheduleState, what: str) -> int:
     """Return a factor as an int; BadArgument unless it is a whole number of at least one."""
     if isinstance(number, bool) or not isinstance(number, int):
-        raise BadArgument("", f"{what} must be a whole number, got {number!r}")
+        why = f"{what} must be a whole number, got {number!r}"
+        if isinstance(number, Var):
+            why += (
+                "; places of loops are proven where they are affine: build a kernel for each value, or make it a knob"
+            )
+        raise BadArgument("", why)
     value = value_of(number, state)
     if value < 1:
         raise BadArgument("", f"{what} must be at least 1, got {value}")

@@ -1,12 +1,14 @@
-"""Words of classic te for ranges, scans and equal expressions."""
+"""Words of classic te for ranges, scans, equal expressions and their hashes."""
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any
 
 from tensorlang.errors import shown
-from tensorlang.ir.expr import Expr, ExprLike, as_expr, same
+from tensorlang.ir.expr import AsExpr, Expr, ExprLike, as_expr, same
 from tensorlang.ir.simplify import simplify
+from tensorlang.ir.traverse import children_first
 from tensorlang.te import axis
 from tensorlang.te.operation import HybridOp
 
@@ -51,3 +53,27 @@ def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> 
     """Raise ValueError where two expressions are not the same tree."""
     if not structural_equal(lhs, rhs, map_free_vars):
         raise ValueError(f"{shown(lhs)} is not {shown(rhs)}")
+
+
+def structural_hash(node: Any, map_free_vars: bool = False) -> int:
+    """Return a hash that structurally equal expressions share: the same in every process.
+
+    >>> from tensorlang import ir, te
+    >>> n = te.var("n")
+    >>> ir.structural_hash(n + 1) == ir.structural_hash(n + 1) != ir.structural_hash(n + 2)
+    True
+    """
+    del map_free_vars  # names are what variables are
+    if isinstance(node, list | tuple):
+        return _digest("list", *(str(structural_hash(part)) for part in node))
+    if not isinstance(node, Expr | AsExpr):
+        return _digest(repr(node))
+    root, made = as_expr(node), dict[int, int]()
+    for one in children_first(root, lambda child: id(child) not in made):
+        below = [str(made[id(child)]) for child in one.children()]
+        made[id(one)] = _digest(type(one).__name__, one.dtype, repr(one.label()), *below)
+    return made[id(root)]
+
+
+def _digest(*words: str) -> int:
+    return int.from_bytes(sha256("\0".join(words).encode()).digest()[:8], "little", signed=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tensorlang.names import listing, lookup
-from tensorlang.topi.accumulate import cumprod, cumsum
+from tensorlang.topi.accumulate import cumprod, cumsum, scanop
 from tensorlang.topi.activation import (
     cast,
     clip,
@@ -225,6 +225,7 @@ from tensorlang.topi.space import (
     space_to_batch_nd,
     space_to_depth,
 )
+from tensorlang.topi.sparse_shapes import sparse_fill_empty_rows, sparse_reshape
 from tensorlang.topi.table import OPERATORS, operator
 from tensorlang.topi.transform import (
     concatenate,
@@ -474,6 +475,7 @@ __all__ = [
     "scale_shift_nchw",
     "scale_shift_nchwc",
     "scale_shift_nhwc",
+    "scanop",
     "scatter",
     "scatter_add",
     "scatter_elements",
@@ -499,6 +501,8 @@ __all__ = [
     "sparse_dense",
     "sparse_dense_sp_lhs",
     "sparse_dense_sp_rhs",
+    "sparse_fill_empty_rows",
+    "sparse_reshape",
     "sparse_to_dense",
     "sparse_transpose",
     "split",

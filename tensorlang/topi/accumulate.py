@@ -1,4 +1,4 @@
-"""Sums and products of all elements up to each: cumsum, cumprod, as recurrences along an axis."""
+"""Sums, products and others of all elements up to each: cumsum, cumprod, scanop, as recurrences along an axis."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tensorlang import te
-from tensorlang.ir.expr import Expr
+from tensorlang.ir.expr import Expr, ExprLike
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.axes import normalized
 from tensorlang.topi.checked import checked
@@ -44,13 +44,34 @@ def cumprod(
     return _accumulated(data, axis, dtype, exclusive, te.multiply, 1, name)
 
 
+@checked
+def scanop(
+    data: Tensor,
+    binop: Callable[..., Expr],
+    identity_value: ExprLike,
+    op_name: str = "scan",
+    axis: int | None = None,
+    dtype: str | None = None,
+    exclusive: bool | None = None,
+) -> Tensor:
+    """Return what `binop` makes of the elements up to each along an axis (None: of the flattened tensor), in order.
+
+    `exclusive`: without the element itself, from `identity_value` on.
+
+        >>> from tensorlang import te, topi
+        >>> te.evaluate(topi.scanop, [1, 3, 2], binop=te.maximum, identity_value=0)
+        array([1, 3, 3], dtype=int32)
+    """
+    return _accumulated(data, axis, dtype, bool(exclusive), binop, identity_value, op_name)
+
+
 def _accumulated(
     data: Tensor,
     axis: int | None,
     dtype: str | None,
     exclusive: bool,
     combine: Callable[..., Expr],
-    start: int,
+    start: ExprLike,
     name: str,
 ) -> Tensor:
     if axis is None:

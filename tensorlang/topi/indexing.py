@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
-from tensorlang.ir.expr import Expr, binary, same
+from tensorlang.ir.expr import Expr, binary, cast, same
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.axes import as_int64, extents, normalized_all
@@ -69,31 +69,41 @@ def adv_index(data: Tensor, indices: Sequence[Tensor], name: str = "adv_index") 
 
 
 @checked
-def unravel_index(indices: Tensor, shape: Sequence[int], name: str = "unravel_index") -> Tensor:
+def unravel_index(indices: Tensor, shape: Tensor | Sequence[int], name: str = "unravel_index") -> Tensor:
     """Return the coordinates of places in a flattened tensor of a shape, a row for each of its dimensions.
 
-    DefinitionError for indices that are no integers.
+    The shape may be data, a vector of integers. DefinitionError for indices that are no integers.
 
         >>> from tensorlang import te, topi
         >>> te.evaluate(topi.unravel_index, [5], shape=(2, 3))
         array([[1],
                [2]], dtype=int32)
     """
-    if not dtypes.info(indices.dtype).is_integer or min(shape, default=-1) < 0:
+    known = _extents_of_data(name, shape) if isinstance(shape, Tensor) else list(shape)
+    if not dtypes.info(indices.dtype).is_integer or not known or any(isinstance(n, int) and n < 0 for n in known):
         wanted = "integers, and a shape of at least one dimension, none of them negative"
         raise DefinitionError(f"unravel_index wants {wanted}; got {indices} and {shape}")
+    sizes = [max(n, 1) if isinstance(n, int) else te.maximum(n, te.const(1, "int64")) for n in known]
 
     def element(*i: Expr) -> Expr:
-        rest, rows = indices(*i[1:]), list[Expr]()
-        for extent in reversed(shape):
-            rows.insert(0, binary("floormod", rest, max(extent, 1)))
-            rest = binary("floordiv", rest, max(extent, 1))
+        place, rows = indices(*i[1:]), list[Expr]()
+        rest = as_int64(place) if isinstance(shape, Tensor) else place
+        for extent in reversed(sizes):
+            rows.insert(0, binary("floormod", rest, extent))
+            rest = binary("floordiv", rest, extent)
         made = rows[-1]
-        for number in range(len(shape) - 1):
+        for number in range(len(rows) - 1):
             made = te.select(i[0] == number, rows[number], made)
-        return made
+        return cast(made, indices.dtype)
 
-    return computed([len(shape), *indices.shape], element, name)
+    return computed([len(sizes), *indices.shape], element, name)
+
+
+def _extents_of_data(name: str, shape: Tensor) -> list[int | Expr]:
+    """The extents that a vector of integers holds; none where it is no such vector."""
+    if shape.ndim != 1 or not dtypes.info(shape.dtype).is_integer:
+        return []
+    return [as_int64(shape(d)) for d in range(extents(name, shape)[0])]
 
 
 @checked

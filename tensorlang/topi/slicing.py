@@ -14,6 +14,7 @@ from tensorlang.te.operation import Tensor
 from tensorlang.topi.axes import as_int64, extents, normalized, normalized_all
 from tensorlang.topi.checked import checked
 from tensorlang.topi.computed import computed, replaced
+from tensorlang.topi.creation import full_like
 
 Cut = tuple[int, int, int]
 """The first index of a slice, its step, and how many elements it has."""
@@ -22,9 +23,9 @@ Cut = tuple[int, int, int]
 @checked
 def strided_slice(
     a: Tensor,
-    begin: Sequence[int | None],
-    end: Sequence[int | None],
-    strides: Sequence[int] | None = None,
+    begin: Tensor | Sequence[int | None],
+    end: Tensor | Sequence[int | None],
+    strides: Tensor | Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
     slice_mode: str = "end",
     name: str = "strided_slice",
@@ -32,13 +33,20 @@ def strided_slice(
     """Return `a[begin:end:strides]`, as Python slices a list: negative indices count from the end.
 
     `axes` are those that the numbers are for (None: the first ones). With `slice_mode` "size", `end` holds numbers of
-    elements, -1 for all that are left, and there are no strides. DefinitionError for a stride of 0, lists of different
-    lengths, and for extents that are no numbers.
+    elements, -1 for all that are left, and there are no strides. Where the numbers are data, tensors all, the result
+    is that of dynamic_strided_slice in the shape of `a`. DefinitionError for a stride of 0, lists of different lengths,
+    and for extents that are no numbers.
 
         >>> from tensorlang import te, topi
         >>> topi.strided_slice(te.placeholder((9, 4)), [-2, 0], [None, 4], [-3, 1]).shape
         (3, 4)
     """
+    if isinstance(begin, Tensor) or isinstance(end, Tensor) or isinstance(strides, Tensor):
+        if axes is not None or slice_mode != "end":
+            raise DefinitionError("strided_slice by numbers that are data takes no axes, and slice_mode 'end'")
+        first, last, steps = _data("strided_slice", begin, end, strides)
+        made: Tensor = dynamic_strided_slice(a, first, last, steps, name=name)
+        return made
     cuts = _cuts("strided_slice", a, begin, end, strides, axes, slice_mode)
 
     def element(*i: Expr) -> Expr:
@@ -70,15 +78,11 @@ def dynamic_strided_slice(
         >>> topi.dynamic_strided_slice(te.placeholder((9, 4)), begin, end, strides, (5, 4)).shape
         (5, 4)
     """
-    shape, given = extents(name, a), [extents(name, x) for x in (begin, end, strides)]
+    shape = extents(name, a)
     made = shape if output_shape is None else tuple(output_shape)
-    (count,) = given[0] if len(given[0]) == 1 else (-1,)
-    integers = all(dtypes.info(x.dtype).is_integer for x in (begin, end, strides))
-    if given != [(count,)] * 3 or not 0 <= count <= a.ndim or not integers:
-        raise DefinitionError(f"{name} of {a} wants vectors of integers of one length, got {begin}, {end}, {strides}")
+    count, cuts = _cuts_of_data(name, a, begin, end, strides)
     if len(made) != a.ndim or min(made, default=0) < 0 or made[count:] != shape[count:]:
         raise DefinitionError(f"{name}: the output_shape of a slice of {count} axes of {a} is not {made}")
-    cuts = computed((count, 3), lambda d, k: _cut(d, k, shape, begin, end, strides), f"{name}_cuts")
 
     def element(*i: Expr) -> Expr:
         inside = [binary("lt", cast(v, "int64"), cuts(d, 2)) for d, v in enumerate(i[:count])]
@@ -91,6 +95,28 @@ def dynamic_strided_slice(
     rest = shape[count:]
     sizes = computed((a.ndim,), lambda d: _chosen(d, [*(cuts(k, 2) for k in range(count)), *rest]), f"{name}_sizes")
     return [taken, sizes]
+
+
+def _cuts_of_data(name: str, a: Tensor, begin: Tensor, end: Tensor, strides: Tensor) -> tuple[int, Tensor]:
+    """How many axes are cut, and the first index, the step and the number of elements of each."""
+    given = [extents(name, x) for x in (begin, end, strides)]
+    (count,) = given[0] if len(given[0]) == 1 else (-1,)
+    integers = all(dtypes.info(x.dtype).is_integer for x in (begin, end, strides))
+    if given != [(count,)] * 3 or not 0 <= count <= a.ndim or not integers:
+        raise DefinitionError(f"{name} of {a} wants vectors of integers of one length, got {begin}, {end}, {strides}")
+    shape = extents(name, a)
+    return count, computed((count, 3), lambda d, k: _cut(d, k, shape, begin, end, strides), f"{name}_cuts")
+
+
+def _data(operator: str, *numbers: Tensor | Sequence[int | None] | None) -> list[Tensor]:
+    """Begins, ends and strides that are data; strides of 1 where none are given."""
+    *first, strides = numbers
+    begin, end = (
+        (x for x in first if isinstance(x, Tensor)) if all(isinstance(x, Tensor) for x in first) else (None,) * 2
+    )
+    if begin is None or end is None or not (strides is None or isinstance(strides, Tensor)):
+        raise DefinitionError(f"{operator}: begins, ends and strides are all numbers, or all tensors; got {numbers}")
+    return [begin, end, full_like(begin, 1, f"{operator}_strides") if strides is None else strides]
 
 
 def _cut(d: Expr, k: Expr, shape: Sequence[int], begin: Tensor, end: Tensor, strides: Tensor) -> Expr:
@@ -124,17 +150,21 @@ def _chosen(d: Expr, values: Sequence[ExprLike]) -> Expr:
 def strided_set(
     a: Tensor,
     v: Tensor,
-    begin: Sequence[int | None],
-    end: Sequence[int | None],
-    strides: Sequence[int] | None = None,
+    begin: Tensor | Sequence[int | None],
+    end: Tensor | Sequence[int | None],
+    strides: Tensor | Sequence[int] | None = None,
     name: str = "strided_set",
 ) -> Tensor:
     """Return `a` with `v` in place of `a[begin:end:strides]`; DefinitionError where `v` has another shape.
+
+    Where the numbers are data, tensors all, of a slice that is larger than `v` only so many elements are replaced.
 
     >>> from tensorlang import te, topi
     >>> te.evaluate(topi.strided_set, [1, 2, 3], [9], begin=[1], end=[2])
     array([1, 9, 3], dtype=int32)
     """
+    if isinstance(begin, Tensor) or isinstance(end, Tensor) or isinstance(strides, Tensor):
+        return _set_by_data(a, v, _data("strided_set", begin, end, strides), name)
     cuts = _cuts("strided_set", a, begin, end, strides, None, "end")
     wanted = [cuts[d][2] if d in cuts else n for d, n in enumerate(a.shape)]
     if v.ndim != a.ndim or not all(extent_of(n) == w or same(n, w) for n, w in zip(v.shape, wanted, strict=True)):
@@ -151,6 +181,28 @@ def strided_set(
         return te.select(te.all(*tests), v(*index), a(*i)) if tests else v(*i)
 
     return computed(a.shape, element, name)
+
+
+def _set_by_data(a: Tensor, v: Tensor, numbers: Sequence[Tensor], name: str) -> Tensor:
+    """A tensor with another in place of a slice by numbers that are data."""
+    shape, part = extents(name, a), extents(name, v)
+    count, cuts = _cuts_of_data(name, a, *numbers)
+    if v.dtype != a.dtype or len(part) != len(shape) or part[count:] != shape[count:]:
+        raise DefinitionError(f"{name}: {v} does not fit a slice of {count} axes of {a}")
+
+    def element(*i: Expr) -> Expr:
+        inside, index = list[Expr](), list[ExprLike](i)
+        for d in range(count):
+            step = cuts(d, 1)
+            back = binary("lt", step, te.const(0, "int64"))
+            away = te.select(back, cuts(d, 0) - cast(i[d], "int64"), cast(i[d], "int64") - cuts(d, 0))
+            wide = te.abs(step)
+            index[d] = te.floordiv(away, wide)
+            whole = binary("eq", te.floormod(away, wide), te.const(0, "int64"))
+            inside += [away >= 0, whole, index[d] < te.minimum(cuts(d, 2), te.const(part[d], "int64"))]
+        return te.if_then_else(te.all(*inside), v(*index), a(*i)) if inside else v(*i)
+
+    return computed(shape, element, name)
 
 
 @checked

@@ -229,6 +229,21 @@ CALLS: dict[str, Call] = {
         lambda x, v: with_part(x, v, np.s_[:, 5:0:-2]),
         lambda n: [floats(n, 6), floats(n, 3)],
     ),
+    "strided_set by data": Call(
+        topi.strided_set,
+        lambda x, v, b, e, s: with_part(x, v, np.s_[-4:99:2, 5:0:-2]) if len(x) else x,
+        lambda n: [floats(n, 6), floats(2, 3), *(np.array(row, np.int32) for row in ((-4, 5), (99, 0), (2, -2)))],
+    ),
+    "strided_set by data of the first axis": Call(
+        topi.strided_set,
+        lambda x, v, b, e: with_part(x, v, np.s_[1:3]) if len(x) else x,
+        lambda n: [whole(n, 6), whole(2, 6, high=99), np.array([1]), np.array([3])],
+    ),
+    "strided_slice by data": Call(
+        topi.strided_slice,
+        lambda x, b, e: sliced(x, x.shape, slice(1, 4))[0],
+        lambda n: [floats(n, 6), np.array([1]), np.array([4])],
+    ),
     "slice_like": Call(
         lambda x, y: topi.slice_like(x, y, [1]), lambda x, y: x[:, :4], lambda n: [floats(n, 6), floats(1, 4)]
     ),
@@ -252,6 +267,11 @@ CALLS: dict[str, Call] = {
         lambda i: topi.unravel_index(i, (3, 4, 5)),
         lambda i: np.stack(np.unravel_index(i, (3, 4, 5))).astype(np.int32),
         lambda n: [whole(n, 2, high=60)],
+    ),
+    "unravel_index in a shape that is data": Call(
+        topi.unravel_index,
+        lambda i, shape: np.stack(np.unravel_index(i, tuple(shape))).astype(np.int8),
+        lambda n: [whole(n, high=60).astype(np.int8), np.array([1, 3, 200], np.int64)],
     ),
     "flatten": Call(topi.flatten, lambda x: x.reshape(len(x), -1), lambda n: [floats(n, 4, 3)], empty=False),
     "depth_to_space": Call(lambda x: topi.depth_to_space(x, 2), lambda x: to_space(x, "DCR"), images),
@@ -279,6 +299,11 @@ CALLS: dict[str, Call] = {
         empty=False,
     ),
     "cumsum": Call(lambda x: topi.cumsum(x, 1), lambda x: np.cumsum(x, 1)),
+    "scanop": Call(
+        lambda x: topi.scanop(x, te.maximum, -9, "scan", 1, exclusive=True),
+        lambda x: np.maximum.accumulate(np.pad(x, ((0, 0), (1, 0)), constant_values=-9), 1)[:, :-1],
+        lambda n: [whole(n, 6, low=-20)],
+    ),
     "cumsum before each": Call(
         lambda x: topi.cumsum(x, 0, exclusive=True),
         lambda x: np.cumsum(x, 0) - x,
@@ -415,6 +440,12 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "has a symbolic extent",
     ),
     "strided_set": (lambda: topi.strided_set(MATRIX, MATRIX, [0, 1], [4, 6]), "does not fit the slice"),
+    "strided_set of numbers and data": (
+        lambda: topi.strided_set(MATRIX, MATRIX, LENGTH, [4]),
+        "are all numbers, or all tensors",
+    ),
+    "strided_set by data": (lambda: topi.strided_set(MATRIX, LENGTH, LENGTH, LENGTH), "does not fit a slice of 1 axes"),
+    "strided_slice by data": (lambda: topi.strided_slice(MATRIX, LENGTH, LENGTH, axes=[1]), "takes no axes"),
     "slice_like": (lambda: topi.slice_like(MATRIX, te.placeholder((9, 9))), "is not known to have 9 elements"),
     "sliding_window": (lambda: topi.sliding_window(MATRIX, 0, [7], [1]), "a window of 7 does not fit"),
     "gather_nd": (lambda: topi.gather_nd(MATRIX, te.placeholder((3, 2), "int32")), "one row for each coordinate"),
@@ -427,6 +458,10 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "are not those of",
     ),
     "unravel_index": (lambda: topi.unravel_index(te.placeholder((3,), "int32"), (3, -4)), "none of them negative"),
+    "unravel_index in a shape of floats": (
+        lambda: topi.unravel_index(te.placeholder((3,), "int32"), te.placeholder((2,))),
+        "none of them negative",
+    ),
     "dynamic_strided_slice": (
         lambda: topi.dynamic_strided_slice(MATRIX, LONG, LONG, LONG),
         "vectors of integers of one length",

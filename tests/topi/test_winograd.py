@@ -247,3 +247,33 @@ def test_refusals() -> None:
         topi.conv2d_winograd(data, packed(np.zeros((4, 8, 3, 3)), 2, 32)[0], channels=40)
     with pytest.raises(DefinitionError, match="weights of winograd_pack"):
         topi.conv2d_winograd(data, weight)
+
+
+@pytest.mark.parametrize("tile", POINTS)
+def test_weights_transformed_ahead_in_the_words_of_classic_topi(tile: int) -> None:
+    weight, data = (given(n, *shape) for n, shape in (("weight", (5, 3, 3, 3)), ("data", (1, 3, 7, 6))))
+    transformed = te.evaluate(lambda w: topi.nn.conv2d_winograd_weight_transform(w, tile), weight[1])
+    wanted = conv2d_reference(data[1], weight[1], padding=1)
+    for layout, axes in (("nchw", (0, 1, 3, 2)), ("nhwc", (0, 1, 2, 3))):
+        convolve = getattr(topi.nn, f"conv2d_winograd_{layout}_without_weight_transform")
+        short = getattr(topi.nn, f"conv2d_winograd_{layout}")
+        x, w = data[1] if layout == "nchw" else last(data[1]), np.ascontiguousarray(transformed.transpose(axes))
+        right = wanted if layout == "nchw" else last(wanted)
+        moves = {"strides": 1, "padding": 1, "dilation": 1}
+        close(te.evaluate(convolve, x, w, **moves), right, 4)
+        close(te.evaluate(short, x, w, **moves, pre_computed=True), right, 4)
+    A, B, G = (te.evaluate(lambda: matrix) for matrix in topi.nn.winograd_transform_matrices(tile, 3, "float64"))  # noqa: B023
+    g, d = weight[1][0, 0], data[1][0, 0, : tile + 2, : tile + 2]
+    made = A.T @ ((G @ g @ G.T) * (B.T @ d @ B)) @ A
+    direct = [[(d[y : y + 3, x : x + 3] * g).sum() for x in range(tile)] for y in range(tile)]
+    np.testing.assert_allclose(made, direct, rtol=1e-12, atol=1e-12)
+
+
+def test_what_was_not_transformed_is_refused() -> None:
+    data, weight = te.placeholder((1, 3, 7, 7)), te.placeholder((4, 4, 3, 8))
+    with pytest.raises(DefinitionError, match="steps and dilations of 1"):
+        topi.nn.conv2d_winograd_nchw_without_weight_transform(data, weight, 2, 1, 1)
+    with pytest.raises(DefinitionError, match="tiles of 2 or 4 results, by windows of 3; got 3 and 3"):
+        topi.nn.winograd_transform_matrices(3, 3, "float32")
+    with pytest.raises(DefinitionError, match="wants weights of OIHW"):
+        topi.nn.conv2d_winograd_weight_transform(te.placeholder((4, 4)), 2)

@@ -63,6 +63,29 @@ class LocalRunner:
         return run_here(measure_inputs, build_results, _limits(60.0, self, None))
 
 
+class LocalRPCMeasureContext:
+    """A LocalRunner, in the words of auto_scheduler's programs for GPUs: `LocalRPCMeasureContext(timeout=5).runner`.
+
+    Every runner measures in processes of their own here; `priority`, `n_parallel` and `device` are accepted for
+    auto_scheduler's sake.
+    """
+
+    def __init__(
+        self,
+        priority: int = 1,
+        n_parallel: int = 1,
+        timeout: float = 10.0,
+        number: int = 3,
+        repeat: int = 1,
+        min_repeat_ms: int = 0,
+        cooldown_interval: float = 0.0,
+        enable_cpu_cache_flush: bool = False,
+        device: int = 0,
+    ) -> None:
+        del priority, n_parallel, device
+        self.runner = LocalRunner(timeout, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush)
+
+
 @dataclass(frozen=True, slots=True)
 class DaskRunner:
     """Build and run on the workers of a Dask cluster, in place of TVM's RPCRunner: `DaskRunner("dask://host:port")`.
