@@ -30,7 +30,7 @@ from tensorlang.target.llvm.atomic import atomic_update
 from tensorlang.target.llvm.expressions import address, index, place, value
 from tensorlang.target.llvm.requirements import check_requirements
 from tensorlang.target.llvm.scope import Scope, Storage, has_loads
-from tensorlang.target.llvm.storage.frame import call_symbol
+from tensorlang.target.llvm.storage.frame import call_symbol, own_slot
 from tensorlang.target.llvm.text import INDEX, Function, Value, literal
 from tensorlang.target.llvm.threads.parallel import parallel_loop
 from tensorlang.target.llvm.vectors.loops import vector_loop, vectorizable
@@ -73,7 +73,7 @@ class Emitter:
             case Let():
                 self._let(fn, scope, stmt)
             case Allocate():
-                self.emit(fn, scope, stmt.body)
+                self.emit(fn, own_slot(fn, scope, stmt.buffer), stmt.body)
             case Fail():
                 self._fail(fn, scope, stmt)
             case CallPython():

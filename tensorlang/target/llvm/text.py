@@ -211,6 +211,7 @@ class Function:
     is at hand. `_results` are those at hand by their text, `_computed` the same in order; of a block that has not
     begun, `_ahead` says how many of them are at hand on every way to it. One that stands `apart` is not inlined, one
     that is `plain` is not optimised either. What machine code wants `around` it has been called where this is set.
+    `slots`: how often each local array of the stack was allocated.
     """
 
     def __init__(
@@ -226,6 +227,7 @@ class Function:
         self.name = name
         self.block = "entry"
         self.stack_bytes = 0
+        self.slots: dict[str, int] = {}
         self.streams = False
         self.around: tuple[str, str] | None = None
         self._parameters = parameters

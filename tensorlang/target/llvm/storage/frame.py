@@ -122,7 +122,8 @@ def _with_memory(fn: Function, scope: Scope, body: Stmt) -> tuple[Scope, Piece |
     buffers = dict(scope.buffers)
     for buffer in frame.stack:
         size = _bytes(buffer, {})
-        pointer = fn.alloca(f"[{size // dtypes.info(buffer.dtype).bytes} x {memory_type(buffer.dtype)}]", size)
+        pointer = _on_stack(fn, buffer, size)
+        fn.slots[pointer] = 0
         buffers[buffer.name] = storage(fn, scope, buffer, pointer, aligned=True)
     if not frame.scratch:
         return replace(scope, buffers=buffers), None
@@ -134,6 +135,25 @@ def _with_memory(fn: Function, scope: Scope, body: Stmt) -> tuple[Scope, Piece |
         for buffer in slot.buffers:
             buffers[buffer.name] = storage(fn, scope, buffer, pointer, aligned=True)
     return replace(scope, buffers=buffers), piece
+
+
+def _on_stack(fn: Function, buffer: Buffer, size: int) -> str:
+    return fn.alloca(f"[{size // dtypes.info(buffer.dtype).bytes} x {memory_type(buffer.dtype)}]", size)
+
+
+def own_slot(fn: Function, scope: Scope, buffer: Buffer) -> Scope:
+    """The scope in which a local array that is allocated at several places has memory of its own at this one.
+
+    In one slot, LLVM carries values from place to place in registers where one writes vectors and another elements.
+    """
+    held = scope.storage(buffer)
+    if held.pointer not in fn.slots:
+        return scope
+    fn.slots[held.pointer] += 1
+    size = _bytes(buffer, {})
+    if fn.slots[held.pointer] == 1 or fn.stack_bytes + size > STACK_LIMIT:
+        return scope
+    return replace(scope, buffers={**scope.buffers, buffer.name: replace(held, pointer=_on_stack(fn, buffer, size))})
 
 
 def _enter_code(fn: Function, body: Stmt, in_parallel: bool) -> None:
