@@ -29,7 +29,7 @@ def test_register_tiles_have_the_stack_before_larger_arrays() -> None:
 
 
 def test_arrays_that_are_allocated_at_several_places_share_no_memory() -> None:
-    """Tiles of the last column by elements beside others by vectors: in one array all of them passed on their values."""
+    """Tiles of the last column by elements beside others by vectors: in one array all passed on their values."""
     x, w = te.placeholder((20, 24)), te.placeholder((24, 33))
     y = topi.matmul(x, w)
     built = tensorlang.build(topi.schedule(y, target="llvm -num-cores=1"), [x, w, y])
