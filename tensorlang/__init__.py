@@ -167,6 +167,12 @@ offer(
         "utils": "tensorlang.classic.constants",
     },
 )
+_IN_TRANSFORM = (
+    "adv_index arange broadcast_to dynamic_strided_slice flip gather gather_nd invert_permutation matrix_set_diag "
+    "meshgrid ndarray_size one_hot repeat reverse_sequence sequence_mask shape sliding_window sparse_to_dense stack "
+    "strided_set strided_slice take tile trilu unravel_index where"
+)
+offer("tensorlang.topi.transform", {name: f"tensorlang.topi:{name}" for name in _IN_TRANSFORM.split()})
 offer("tensorlang.topi.sparse", {"utils": "tensorlang.classic.sparse_data"})
 offer("tensorlang.classic.nn", {"utils": "tensorlang.classic.constants", "pooling": "tensorlang.topi.pooling"})
 offer("tensorlang.classic.schedules", {"depthwise_conv2d": "tensorlang.classic.schedules"})

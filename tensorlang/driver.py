@@ -31,7 +31,7 @@ from tensorlang.schedule.arguments import (
     parameters,
     with_outputs,
     without_others,
-    without_siblings,
+    without_some,
 )
 from tensorlang.schedule.derive import derive
 from tensorlang.schedule.history import best_if_any, build_best, build_in_use
@@ -226,7 +226,7 @@ def build(
     """Compile a schedule for a target (`llvm`, `llvm -mcpu=...`, `interpreter`; None: this machine's CPU).
 
     The result takes the arrays of `args` in order: NumPy arrays or any CPU DLPack tensor, outputs written in place. Of
-    an operation of several outputs those that `args` lack are kept inside.
+    several outputs those that `args` lack are kept inside.
     What `lower` and `te.create_prim_func` return has its `args`, and is compiled for this target from its schedule.
     `target_host` is accepted for classic te's sake; `binds` as in `lower`.
 
@@ -252,7 +252,7 @@ def build(
         raise DefinitionError(
             f"build needs args: the inputs and outputs of the schedule, as in build(s, [{names}])", caller()
         )
-    s = without_siblings(with_outputs(s, args), args)
+    s = without_some(with_outputs(s, args), args)
     parameters(s, args)  # what is wrong with the arguments is no fault of any record
     chosen = parse(target)
     return _BUILDERS[schedule](s, chosen, partial(_compiled, args=args, target=chosen, name=name))

@@ -26,6 +26,7 @@ from tensorlang.errors import DefinitionError, TargetError
         ("tensorlang.topi.nn.utils", "tensorlang.classic.constants"),
         ("tensorlang.runtime.ndarray", "tensorlang.nd"),
         ("tensorlang.contrib.sparse", "tensorlang.topi.sparse"),
+        ("tensorlang.topi.cuda.depthwise_conv2d", "tensorlang.classic.schedules"),
     ],
 )
 def test_modules_are_imported_under_the_names_of_tvm(name: str, real: str) -> None:

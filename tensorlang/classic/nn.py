@@ -268,6 +268,8 @@ def sparse_conv2d(
 ) -> Tensor:
     """Return images convolved with windows of one pixel, whose weights [outputs, c] are sparse (CSR or BSR).
 
+    Blocks of one column may be [n, rows].
+
     DefinitionError for other windows, layouts than NHWC and NCHW, and shapes that do not fit.
 
         >>> from tensorlang import te, topi
@@ -287,7 +289,8 @@ def sparse_conv2d(
         return dense_data(b, y, x, k) if last else dense_data(b, k, y, x)
 
     rows = computed((n * high * wide, c), pixel, "sparse_conv2d_rows")
-    made = topi.sparse_dense_sp_rhs(rows, sparse_data, sparse_indices, sparse_indptr)
+    blocks = sparse_data if sparse_data.ndim != 2 else topi.expand_dims(sparse_data, 2)
+    made = topi.sparse_dense_sp_rhs(rows, blocks, sparse_indices, sparse_indptr)
     outputs = made.shape[1]
 
     def element(b: Any, *place: Any) -> Any:

@@ -57,6 +57,12 @@ def conv2d_hwcn_python(a_np: Array, w_np: Array, stride: Numbers, padding: Any) 
     return made.transpose(1, 2, 3, 0)
 
 
+def adaptive_pool(np_data: Array, out_size: Numbers, pool_type: str, layout: str = "NCHW") -> Any:
+    """Return the maximum or the mean of windows that share out lines, images or volumes."""
+    pools = {3: topi.adaptive_pool1d, 4: topi.adaptive_pool, 5: topi.adaptive_pool3d}
+    return meant(lambda data: pools[data.ndim](data, out_size, pool_type, layout), np_data)
+
+
 def dilate_python(
     input_np: Array, strides: Sequence[int], dilation_value: float = 0.0, out_dtype: str | None = None
 ) -> Array:
@@ -269,12 +275,11 @@ def get_conv2d_nchw_implement(target: Any) -> tuple[Function, Function]:
 
 
 _SAME: Mapping[str, tuple[Function, int]] = {
-    "adaptive_pool": (topi.adaptive_pool, 1),
     "affine_grid_python": (topi.affine_grid, 1),
     "batch_norm": (nn.batch_norm, 5),
     "batch_to_space_nd_python": (topi.batch_to_space_nd, 1),
     "conv1d_transpose_ncw_python": (topi.conv1d_transpose_ncw, 2),
-    "conv2d_transpose_nchw_python": (topi.conv2d_transpose_nchw, 2),
+    "conv2d_transpose_nchw_python": (topi.group_conv2d_transpose_nchw, 2),
     "conv1d_ncw_python": (topi.conv1d_ncw, 2),
     "conv3d_transpose_ncdhw_python": (topi.conv3d_transpose_ncdhw, 2),
     "correlation_nchw_python": (topi.correlation_nchw, 2),
@@ -303,7 +308,10 @@ _SAME: Mapping[str, tuple[Function, int]] = {
     "strided_set_python": (topi.strided_set, 2),
 }
 """References with the parameters of the operator: which one, and how many of these are arrays."""
-_SPREAD, _ALIGNED = ("stride", "padding", "output_padding"), ("pooled_size", "spatial_scale", "sample_ratio", "mode")
+_SPREAD, _ALIGNED = (
+    ("stride", "padding", "output_padding", "groups"),
+    ("pooled_size", "spatial_scale", "sample_ratio", "mode"),
+)
 _ORDERS: Mapping[str, Sequence[str]] = {
     "conv1d_transpose_ncw_python": _SPREAD,
     "conv2d_transpose_nchw_python": _SPREAD,

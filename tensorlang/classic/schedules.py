@@ -16,14 +16,17 @@ from tensorlang.te.operation import Tensor
 from tensorlang.topi import vision
 
 _WAYS = (
-    *("cublas", "cudnn", "direct", "dynamic", "int8", "large_batch", "mkl", "nnpack", "nopack", "pack"),
-    *("small_batch", "spatial_pack", "tensorcore", "winograd"),
+    *("cublas", "cudnn", "direct", "dynamic", "int8", "large_batch", "mkl", "nnpack", "nopack", "spatial_pack"),
+    *("pack", "small_batch", "tensorcore", "winograd"),
 )
 """Ends of names of one definition under several schedules: `dense_nopack`, `conv2d_nhwc_tensorcore`."""
 
 
 _FILES = ("depthwise_conv2d",)
 """Files of these rooms, which hold the same names."""
+
+
+__path__: list[str] = []  # its files are imported under the names that TVM's have
 
 
 def schedule_all(outs: Tensor | Sequence[Tensor], *layouts: Any, **others: Any) -> Schedule:

@@ -148,4 +148,4 @@ class Called:
     @property
     def op(self) -> Callee:
         """What is called."""
-        return Callee(f"tir.{self.name}")
+        return Callee("tir.fabs" if self.name == "abs" else f"tir.{self.name}")

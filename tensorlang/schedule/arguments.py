@@ -33,12 +33,10 @@ def without_others(s: Schedule, args: Sequence[Any]) -> Schedule:
     return s.hiding(kept) if kept and given else s
 
 
-def without_siblings(s: Schedule, args: Sequence[Any]) -> Schedule:
-    """The schedule that keeps to itself outputs of operations of which another output is among the arguments."""
-    hidden = without_others(s, args).program.hidden
-    made = {s.program.producer[name] for name in s.program.buffers if s.program.is_output(name) and name not in hidden}
-    siblings = frozenset(name for name in hidden if s.program.producer[name] in made)
-    return s.hiding(siblings) if siblings else s
+def without_some(s: Schedule, args: Sequence[Any]) -> Schedule:
+    """The same, where some output is among the arguments: without any, they were forgotten."""
+    made = without_others(s, args)
+    return made if any(made.program.is_output(name) for name in made.program.buffers) else s
 
 
 def _name(s: Schedule, tensor: Tensor) -> str | None:

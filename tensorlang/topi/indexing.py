@@ -25,7 +25,8 @@ def gather_nd(data: Tensor, indices: Tensor, batch_dims: int = 0, name: str = "g
     """Return the elements or slices of `data` at the points that `indices` names: its first axis runs over coordinates.
 
     The shape is that of `indices` without the first axis, then that of `data` behind the coordinates; the first
-    `batch_dims` axes are common to both. An index that is out of range is an error when the kernel runs.
+    `batch_dims` axes are common to both. Indices may be floats, whose fractions are left out. An index that is out of
+    range is an error when the kernel runs.
     DefinitionError for more coordinates than dimensions.
 
         >>> from tensorlang import te, topi
@@ -33,16 +34,20 @@ def gather_nd(data: Tensor, indices: Tensor, batch_dims: int = 0, name: str = "g
         (7, 6)
     """
     count = extent_of(indices.shape[0]) if indices.ndim else None
-    if count is None or not dtypes.info(indices.dtype).is_integer or batch_dims + count > data.ndim:
+    number = indices.dtype != "bool"
+    if count is None or not number or batch_dims + count > data.ndim:
         raise DefinitionError(f"gather_nd wants integer indices, with one row for each coordinate of {data}: {indices}")
     if not 0 <= batch_dims < indices.ndim:
         raise DefinitionError(f"gather_nd: {indices} has no {batch_dims} axes of a batch behind the coordinates")
     if not all(map(same, indices.shape[1 : batch_dims + 1], data.shape[:batch_dims])):
         raise DefinitionError(f"gather_nd: the first {batch_dims} axes of {data} are not those of {indices}")
-    points = indices.ndim - 1
+    points, is_float = indices.ndim - 1, dtypes.info(indices.dtype).is_float
+
+    def whole(index: Expr) -> Expr:
+        return cast(index, "int64") if is_float else index
 
     def element(*i: Expr) -> Expr:
-        place = [indices(row, *i[:points]) for row in range(count)]
+        place = [whole(indices(row, *i[:points])) for row in range(count)]
         return data(*i[:batch_dims], *place, *i[points:])
 
     return computed([*indices.shape[1:], *data.shape[batch_dims + count :]], element, name)

@@ -13,10 +13,10 @@ import numpy.typing as npt
 
 from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
-from tensorlang.ir.expr import Expr, as_expr
-from tensorlang.te.axis import Axis
+from tensorlang.ir.expr import Expr, ExprLike, as_expr, same
+from tensorlang.te.axis import Axis, extent_of
 from tensorlang.te.operation import Tensor
-from tensorlang.topi.axes import extents, normalized_all
+from tensorlang.topi.axes import normalized_all, sizes
 from tensorlang.topi.checked import checked
 from tensorlang.topi.computed import computed
 from tensorlang.topi.operator import Operator
@@ -157,7 +157,7 @@ def mean(data: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "m
 
 
 @checked
-def collapse_sum(data: Tensor, target_shape: Sequence[int], name: str = "collapse_sum") -> Tensor:
+def collapse_sum(data: Tensor, target_shape: Sequence[ExprLike], name: str = "collapse_sum") -> Tensor:
     """Return `data` added up to the shape that was broadcast to its own: the way back of a broadcast.
 
     Sums run over axes that the shape lacks in front, and over those of which it has 1. DefinitionError for a shape
@@ -167,14 +167,14 @@ def collapse_sum(data: Tensor, target_shape: Sequence[int], name: str = "collaps
         >>> te.evaluate(topi.collapse_sum, [[1.0, 2.0], [3.0, 5.0]], target_shape=(1,))
         array([11.], dtype=float32)
     """
-    shape, more = extents(name, data), data.ndim - len(target_shape)
-    kept = list(zip(target_shape, shape[builtins.max(more, 0) :], strict=False))
-    if more < 0 or not builtins.all(wanted in (1, n) for wanted, n in kept):
+    shape, wanted, more = data.shape, sizes(name, target_shape), data.ndim - len(target_shape)
+    kept = [same(*pair) for pair in zip(wanted, shape[builtins.max(more, 0) :], strict=False)]
+    if more < 0 or not builtins.all(one or extent_of(n) == 1 for one, n in zip(kept, wanted, strict=True)):
         raise DefinitionError(f"{name}: the shape {tuple(target_shape)} is not broadcast to that of {data}")
-    axes = [d for d in range(data.ndim) if d < more or target_shape[d - more] != shape[d]]
+    axes = [d for d in range(data.ndim) if d < more or not kept[d - more]]
     if not axes:
         return computed(shape, data, name)
-    return reshape(sum(data, axes, name=f"{name}_of"), tuple(target_shape), name=name)
+    return reshape(sum(data, axes, name=f"{name}_of"), tuple(wanted), name=name)
 
 
 @checked

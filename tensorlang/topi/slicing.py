@@ -99,13 +99,25 @@ def dynamic_strided_slice(
 
 def _cuts_of_data(name: str, a: Tensor, begin: Tensor, end: Tensor, strides: Tensor) -> tuple[int, Tensor]:
     """How many axes are cut, and the first index, the step and the number of elements of each."""
-    given = [extents(name, x) for x in (begin, end, strides)]
-    (count,) = given[0] if len(given[0]) == 1 else (-1,)
+    shape, given = extents(name, a), [extents(name, x) for x in (begin, end, strides)]
+    count = max(given[0] + given[1], default=-1) if all(len(x) == 1 for x in given) else -1
     integers = all(dtypes.info(x.dtype).is_integer for x in (begin, end, strides))
-    if given != [(count,)] * 3 or not 0 <= count <= a.ndim or not integers:
-        raise DefinitionError(f"{name} of {a} wants vectors of integers of one length, got {begin}, {end}, {strides}")
-    shape = extents(name, a)
-    return count, computed((count, 3), lambda d, k: _cut(d, k, shape, begin, end, strides), f"{name}_cuts")
+    if not max(given[2], default=-1) <= count <= a.ndim or count < 0 or not integers:
+        wanted = f"vectors of integers, at most {a.ndim} and strides for none but those that are cut"
+        raise DefinitionError(f"{name} of {a} wants {wanted}, got {begin}, {end}, {strides}")
+
+    def cut(d: Expr, k: Expr) -> Expr:
+        numbers = _number(begin, d, te.const(0)), _number(end, d, _chosen(d, shape)), _number(strides, d, te.const(1))
+        return _cut(k, _chosen(d, shape), *numbers)
+
+    return count, computed((count, 3), cut, f"{name}_cuts")
+
+
+def _number(x: Tensor, d: Expr, missing: Expr) -> Expr:
+    """A number of a vector as int64; another behind its end."""
+    (length,) = extents(x.name, x)
+    there = as_int64(x(te.minimum(d, length - 1))) if length else missing
+    return te.select(d < length, cast(there, "int64"), cast(missing, "int64"))
 
 
 def _data(operator: str, *numbers: Tensor | Sequence[int | None] | None) -> list[Tensor]:
@@ -119,10 +131,9 @@ def _data(operator: str, *numbers: Tensor | Sequence[int | None] | None) -> list
     return [begin, end, full_like(begin, 1, f"{operator}_strides") if strides is None else strides]
 
 
-def _cut(d: Expr, k: Expr, shape: Sequence[int], begin: Tensor, end: Tensor, strides: Tensor) -> Expr:
+def _cut(k: Expr, extent: Expr, begin: Expr, end: Expr, step: Expr) -> Expr:
     """The first index (k = 0), the step (1) and the number of elements (2) of an axis, as Python cuts a list."""
     zero, one = te.const(0, "int64"), te.const(1, "int64")
-    extent, step = _chosen(d, shape), as_int64(strides(d))
     step = te.maximum(step, te.const(1 - (1 << 63), "int64"))  # that of abs fits
     step = te.select(binary("eq", step, zero), one, step)
     back = binary("lt", step, zero)
@@ -132,7 +143,7 @@ def _cut(d: Expr, k: Expr, shape: Sequence[int], begin: Tensor, end: Tensor, str
         at = te.select(binary("lt", at, zero), at + extent, at)
         return te.maximum(te.minimum(at, most), least)
 
-    low, high = within(as_int64(begin(d))), within(as_int64(end(d)))
+    low, high = within(begin), within(end)
     span = te.select(back, low - high, high - low)
     size = te.select(binary("gt", span, zero), te.floordiv(span - 1, te.abs(step)) + 1, zero)
     return te.select(k < 1, low, te.select(k < 2, step, size))

@@ -14,6 +14,7 @@ from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Const, Expr, ExprLike, as_expr, binary, same
 from tensorlang.ir.simplify import simplify
+from tensorlang.names import lookup
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.axes import new_place, normalized, normalized_all, sizes
@@ -290,3 +291,7 @@ OPERATORS = (
         concatenate_numpy,
     ),
 )
+
+
+def __getattr__(name: str) -> Any:
+    return lookup(__name__, name)

@@ -149,7 +149,9 @@ def proposed(scores: Array, moves: Array, info: Array, corners: bool, best: int,
             limit = info[b, 1::-1] - 1
             low, high = (np.clip(v, 0, limit) for v in (low, high))
             small = (high - low + 1 < 4 * info[b, 2]).any()
-            boxes.append([*low, *high, -1 if small else scores[b, k + 4, y, x]])
+            low, high = low - small * 2 * info[b, 2], high + small * 2 * info[b, 2]
+            beyond = y >= info[b, 0] // 8 or x >= info[b, 1] // 8
+            boxes.append([*low, *high, -1 if small or beyond else scores[b, k + 4, y, x]])
         ranked = sorted(boxes, key=lambda box: -box[4])[:best]
         kept = list[Any]()
         for box in ranked:
@@ -212,7 +214,7 @@ CALLS: dict[str, Call] = {
     },
     "fixed point of channels": Call(
         lambda x, y, a, b: topi.fixed_point_multiply_per_axis(x, y, a, b, 1, 1, [1]),
-        lambda x, y, a, b: np.floor(x * y * 2.0 ** (a - b - 31) + 0.5).astype(np.int32),
+        lambda x, y, a, b: np.floor(x * (y * 2.0 ** (a - b - 31)) + 0.5).astype(np.int32),
         lambda n: [whole(n, 6, low=-900, high=900), whole(6, low=1 << 30, high=(1 << 31) - 1), whole(6), whole(6)],
     ),
     "queue": Call(
@@ -337,6 +339,11 @@ CALLS: dict[str, Call] = {
         lambda x, *w: np.moveaxis(multiplied(np.moveaxis(x, 1, 3), *w), 3, 1),
         partial(sparse, True),
     ),
+    "sparse weights in blocks of a column": Call(
+        topi.nn.sparse_conv2d,
+        lambda x, w, *rest: multiplied(x, w[:, :, None], *rest),
+        lambda n: [floats(n, 3, 2, 8), floats(5, 4), *sparse(False, n)[2:]],
+    ),
     **{
         f"proposals{word}": Call(
             proposals(corners),
@@ -430,7 +437,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: topi.nn.batch_matmul(te.placeholder((2, 3, 4)), te.placeholder((2, 5, 4)), (2, 3, 4)),
         "was asked for",
     ),
-    "weights of Winograd": (lambda: topi.nn.conv2d_winograd_nchw(X, X, 1, 1, 1, None, True), "topi.winograd_pack"),
+    "weights of Winograd": (lambda: topi.nn.conv2d_winograd_nchw(X, X, 1, 1, 1, None, True), "tiles of Winograd"),
     "windows of sparse weights": (lambda: topi.nn.sparse_conv2d(X, M, V, V, "NHWC", 3), "kernel_size 1"),
     "anchors of another number": (
         lambda: vision.proposal(X, X, M, (1, 2), (1,), 16, 0.5, 10, 5, 1),

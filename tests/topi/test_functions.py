@@ -239,6 +239,16 @@ CALLS: dict[str, Call] = {
         lambda x, v, b, e: with_part(x, v, np.s_[1:3]) if len(x) else x,
         lambda n: [whole(n, 6), whole(2, 6, high=99), np.array([1]), np.array([3])],
     ),
+    "strided_set by fewer strides": Call(
+        topi.strided_set,
+        lambda x, v, b, e, s: with_part(x, v, np.s_[1:3, 0:6]) if len(x) else x,
+        lambda n: [floats(n, 6), floats(2, 6), *(np.array(row, np.int32) for row in ((1,), (3, 6), (1,)))],
+    ),
+    "gather_nd of floats": Call(
+        topi.gather_nd,
+        lambda x, i: x[tuple(i.astype(int))],
+        lambda n: [floats(4, 6), np.array([[1.5, 3.0], [0.0, 5.9]], np.float32)[:, :n]],
+    ),
     "strided_slice by data": Call(
         topi.strided_slice,
         lambda x, b, e: sliced(x, x.shape, slice(1, 4))[0],
@@ -464,7 +474,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "dynamic_strided_slice": (
         lambda: topi.dynamic_strided_slice(MATRIX, LONG, LONG, LONG),
-        "vectors of integers of one length",
+        "vectors of integers, at most 2",
     ),
     "dynamic_strided_slice of another shape": (
         lambda: topi.dynamic_strided_slice(MATRIX, LENGTH, LENGTH, LENGTH, (4, 5)),

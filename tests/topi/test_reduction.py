@@ -11,6 +11,7 @@ from hypothesis import given as drawn
 from hypothesis import settings
 from hypothesis import strategies as st
 
+import tensorlang
 from tensorlang import te, topi
 from tensorlang.errors import DefinitionError
 from tests.topi.programs import Array, close, given, run
@@ -117,6 +118,15 @@ def test_what_follows_is_computed_with_the_result() -> None:
     out = topi.multiply(topi.sum(x[0], axis=1), scale[0])
     assert topi.schedule(out).state.stages["sum"].attach is not None
     np.testing.assert_allclose(run(out, x, scale), x[1].sum(axis=1) * scale[1], rtol=1e-4, atol=1e-4)
+
+
+def test_sums_collapse_to_symbolic_shapes() -> None:
+    n, m = te.var("n"), te.var("m")
+    A = te.placeholder((n, 4, m), name="A")
+    B = topi.collapse_sum(A, (n, 1, m))
+    values, made = np.arange(24, dtype=np.float32).reshape(2, 4, 3), np.empty((2, 1, 3), np.float32)
+    tensorlang.build(te.create_schedule(B.op), [A, B], target="interpreter")(values, made)
+    np.testing.assert_array_equal(made, values.sum(1, keepdims=True))
 
 
 def test_refusals() -> None:

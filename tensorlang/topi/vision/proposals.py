@@ -35,7 +35,8 @@ def proposal(
     `cls_prob` [n, 2 * anchors, h, w] are probabilities of background and of objects, `bbox_pred` [n, 4 * anchors, h, w]
     the moves of anchors: of centres in shares of sizes and logarithms of sizes, or of corners (`iou_loss`). Anchors are
     `len(ratios) * len(scales)` to a pixel, `feature_stride` apart. `im_info` [n, 3]: height, width and scale of images;
-    boxes end there, and those below `rpn_min_size` times the scale come last. Of the `rpn_pre_nms_top_n` best (below 1:
+    boxes end there, and those below `rpn_min_size` times the scale, which grow by half of that on each side, and of
+    pixels beyond the image come last. Of the `rpn_pre_nms_top_n` best (below 1:
     all) those remain that share at most `threshold` with a better one; where they are fewer than wanted, they are
     repeated. DefinitionError for other shapes and dtypes than float32.
 
@@ -88,7 +89,7 @@ def _boxes(
     how: tuple[int, int, bool],
     name: str,
 ) -> Tensor:
-    """The moved anchors [n, h * w * anchors, 5] inside of their images, with scores, which are -1 of small ones."""
+    """The moved anchors [n, h * w * anchors, 5] inside of their images, with scores: -1 of small ones, and outside."""
     n, _, high, wide = extents(name, cls_prob)
     (stride, least, corners), count = how, len(anchors)
 
@@ -123,8 +124,10 @@ def _boxes(
         y, x = binary("floordiv", pixel, max(wide, 1)), binary("floormod", pixel, max(wide, 1))
         low = te.const(least, "float32") * im_info(b, 2)
         small = te.any(*(inside(b, j, d + 2) - inside(b, j, d) + 1.0 < low for d in (0, 1)))
-        score = te.select(small, te.const(-1, "float32"), cls_prob(b, anchor + count, y, x))
-        return te.if_then_else(k < 4, inside(b, j, te.minimum(k, 3)), score)
+        beyond = te.any(*(v >= cast(im_info(b, d) / float(stride), "int32") for d, v in enumerate((y, x))))
+        score = te.select(te.any(small, beyond), te.const(-1, "float32"), cls_prob(b, anchor + count, y, x))
+        grown = te.select(k < 2, -0.5, 0.5) * te.select(small, low, te.const(0, "float32"))
+        return te.if_then_else(k < 4, inside(b, j, te.minimum(k, 3)) + grown, score)
 
     return computed((n, high * wide * count, 5), scored, f"{name}_boxes")
 
