@@ -146,7 +146,10 @@ def counted(trips: int | None, condition: bool | None, stop: int | None) -> Any:
     return model([node("Loop", names, "last rows", body=body)], {"x": (3,)}, "last rows", weights)
 
 
-@pytest.mark.parametrize(("trips", "condition", "stop"), [(4, None, 9), (9, True, 2), (None, True, 3), (1, None, 0)])
+@pytest.mark.parametrize(
+    ("trips", "condition", "stop"),
+    [(4, None, 9), (9, True, 2), (None, True, 3), (1, None, 0), (0, None, 9), (9, False, 2)],
+)
 def test_loops_that_are_known_ahead(trips: int | None, condition: bool | None, stop: int) -> None:
     proto, x = counted(trips, condition, stop), drawn(3)
     made = tensorlang.compile(from_onnx(proto))(x)
@@ -382,6 +385,14 @@ def test_scans(back: bool, length: int) -> None:
     made = tensorlang.compile(from_onnx(proto))(h, x)
     for got, want in zip(made, onnxruntime(proto, {"h0": h, "x": x}), strict=True):
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_a_scan_of_nothing_keeps_its_state() -> None:
+    """Which onnxruntime divides by zero for."""
+    h, x = drawn(3, 2), np.empty((3, 0, 2), np.float32)
+    last, rows = tensorlang.compile(from_onnx(scanned(False, 0)))(h, x)
+    np.testing.assert_array_equal(last, h)
+    assert rows.shape == (3, 0, 2)
 
 
 def onnxruntime(proto: Any, inputs: dict[str, Any]) -> list[Any]:

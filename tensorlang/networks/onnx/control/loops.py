@@ -112,9 +112,23 @@ def _written_out(loop: Iterations, most: int | None, goes_on: bool, reading: Rea
         states = made[: len(states)]
         rows.append(made[len(states) :])
     if loop.rows and not rows:
-        raise Unsupported("it runs no iteration, and so nothing tells the shape of what it collects")
+        return _never_run(loop, reading, read)
     stacked = [_stacked([row[k] for row in rows], reading.stage(loop.label, "Loop"), reading) for k in range(loop.rows)]
     return states + stacked
+
+
+def _never_run(loop: Iterations, reading: Reading, read: Read) -> Values:
+    """The states as they are, and no rows, of the shapes that an iteration would make."""
+    longer = [
+        np.zeros([max(1, n) if d == axis else n for d, n in enumerate(shape_of(array))], str(array.dtype))
+        for array, axis in zip(loop.sequences.arrays, loop.sequences.axes, strict=True)
+    ]
+    given = loop.given(np.asarray(0, np.int64), np.asarray(True), loop.states, longer, reading)
+    made = outputs_of(loop.graph, reading.inside(loop.graph, given), read)
+    if made is None:
+        return []
+    rows = made[loop.tells + len(loop.states) :]
+    return [*loop.states, *(np.empty((0, *shape_of(row)), str(row.dtype)) for row in rows)]
 
 
 def _stacked(values: Sequence[Value], stage: str, reading: Reading) -> Value:
