@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tensorlang
-from tensorlang import te, topi
+from tensorlang import dtypes, te, topi
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Const
 from tensorlang.runtime.executable import Executable
@@ -358,6 +358,21 @@ def test_rows_in_order_are_summed_in_several_vectors(dtype: str) -> None:
         kernel = tensorlang.build(topi.schedule(result, target), [a, vector, result], target)
         sums = [line for line in innermost(kernel, "vfmadd") if "vfmadd" in line]
         assert len(sums) >= 4 and all("zmm" in line for line in sums)
+
+
+@pytest.mark.parametrize(("dtype", "m", "k"), [("float32", 5, 70), ("float32", 16, 64), ("bfloat16", 7, 160)])
+def test_few_rows_by_a_matrix_from_memory_are_multiplied_where_it_lies(dtype: str, m: int, k: int) -> None:
+    target = replace(parse("llvm -mcpu=znver4"), caches=(4 << 10, 4 << 10, 4 << 10))
+    data, weight = te.placeholder((m, k), dtype, "data"), te.placeholder((37, k), dtype, "weight")
+    made = topi.dense(data, weight, out_dtype="float32")
+    assert plan(made, target).reading is Reading.DOTS and plan(made).reading is not Reading.DOTS
+    kernel = tensorlang.build(topi.schedule(made, target), [data, weight, made], target)
+    assert ("vdpbf16ps" in kernel.source("asm")) == (dtype == "bfloat16")
+    here = replace(parse("llvm"), caches=target.caches)
+    numpy = dtypes.info(dtype).numpy
+    x, w = numbers((m, k)).astype(numpy), numbers((37, k), seed=1).astype(numpy)
+    wanted = x.astype(np.float32) @ w.astype(np.float32).T
+    np.testing.assert_allclose(run(made, (data, x), (weight, w), target=here), wanted, rtol=1e-5)
 
 
 @pytest.mark.sampled(2)

@@ -12,18 +12,17 @@ from collections.abc import Mapping
 from functools import partial
 from math import prod
 
-from tensorlang import dtypes, te
-from tensorlang.ir.expr import Buffer, Load, Select, variables, walk
+from tensorlang import dtypes
+from tensorlang.ir.expr import Buffer, Load, variables, walk
 from tensorlang.schedule import Schedule
 from tensorlang.schedules.anchor import Anchor
-from tensorlang.schedules.cpu.narrow_product import runs
+from tensorlang.schedules.cpu.narrow_product import PAIRS, PAIRS_OF_ROWS, dot_of_pairs
 from tensorlang.schedules.cpu.points import run_in_parallel
 from tensorlang.schedules.cpu.register_tile import MANY
 from tensorlang.schedules.cpu.rows import partial_results
 from tensorlang.schedules.cpu.weighing import CHAINS, EACH, weigh_inside
 from tensorlang.schedules.room import Room
 from tensorlang.te.axis import extent_of
-from tensorlang.te.intrinsic import TensorIntrin
 from tensorlang.te.operation import ComputeOp, Operation, loads
 from tensorlang.te.tags import KEYS, MERGED, MIXED, SCALED, SCORE
 
@@ -39,8 +38,6 @@ _PAGE = 16
 """Keys of a page of a cache, about."""
 _LAST = 4
 """Lanes that are added up for a panel of keys."""
-_ALONG, _ROWS = "x86.avx512.vdpbf16ps.pairs", "x86.avx512.vdpbf16ps.rows"
-"""Instructions that add up products of pairs of 16 bits: along the terms of a sum, and of neighbouring rows."""
 _KEYS = (16, 32, 64, 128, 256)
 """Keys whose values are added up for some columns after the others."""
 
@@ -126,7 +123,7 @@ def _mix(room: Room, mixed: str, host: str, loop: str, lanes: int) -> None:
     stage.set_scope("local")
     *_, i, d = stage.op.axis
     (k,) = stage.op.reduce_axis
-    dot = _dot_of_pairs(room, mixed, _ROWS)
+    dot = dot_of_pairs(s.program[mixed], PAIRS_OF_ROWS, room.target)
     queries, width = extent_of(i.extent) or MANY, extent_of(d.extent) or MANY
     is_whole = queries * -(-width // lanes) <= room.target.vector_registers
     tile = width if is_whole else max(1, _TILE // queries) * lanes
@@ -154,7 +151,7 @@ def _score(room: Room, part: Mapping[str, str], keys: Buffer, lanes: int) -> Non
     panel = _score_loops(s, part[SCALED], lanes)
     if KEYS in part:
         s[part[KEYS]].compute_inline()
-    dot = _dot_of_pairs(room, part[SCORE], _ALONG)
+    dot = dot_of_pairs(s.program[part[SCORE]], PAIRS, room.target)
     _, lane = score.split(score.op.reduce_axis[0], factor=2 * lanes if dot else lanes)
     if dot:
         lane, _ = score.split(lane, factor=2)
@@ -189,19 +186,6 @@ def _score(room: Room, part: Mapping[str, str], keys: Buffer, lanes: int) -> Non
     else:
         products.vectorize(lane)
     _fetch(room, (products.name, str(products.op.axis[0])), keys, together, "keys", far.name, panel)
-
-
-def _dot_of_pairs(room: Room, stage: str, name: str) -> TensorIntrin | None:
-    """The instruction that multiplies pairs of 16 bits, where a stage sums just such products, and a target has it."""
-    op = room.s.program[stage]
-    assert isinstance(op, ComputeOp)
-    intrin: TensorIntrin = te.intrin(name)
-    narrow = {load.buffer.dtype for load in loads(op)} == {intrin.buffers["a"].dtype}
-    narrow = narrow and not any(isinstance(node, Select) for body in op.body for node in walk(body))
-    (terms,), across, lanes = op.reduce_axes, op.axes[-1], int(intrin.buffers["out"].shape[0])
-    parts = ((terms, 2 * lanes),) if name == _ALONG else ((terms, 2), (across, lanes))
-    whole = all((extent_of(axis.extent) or 1) % size == 0 for axis, size in parts)
-    return intrin if narrow and whole and room.target.can.native and runs(intrin, room.target) else None
 
 
 def _score_loops(s: Schedule, scaled: str, lanes: int) -> str:

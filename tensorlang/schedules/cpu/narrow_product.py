@@ -16,7 +16,7 @@ import numpy as np
 from tensorlang import dtypes, te
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import TargetError
-from tensorlang.ir.expr import Call, walk
+from tensorlang.ir.expr import Call, Select, walk
 from tensorlang.schedule import Schedule
 from tensorlang.schedule.rewrites.narrow_product import SUMS, WORD, Factors, narrow_factors, terms_of_word
 from tensorlang.schedule.stage import Stage
@@ -32,7 +32,9 @@ from tensorlang.schedules.cpu.matrix_tiles import (
     tiles_of,
 )
 from tensorlang.schedules.cpu.producers import anchor_of, place_producers
+from tensorlang.schedules.cpu.product_plan import is_few_dots
 from tensorlang.schedules.cpu.register_tile import MANY, fixed_width, whole_width
+from tensorlang.schedules.product import product_of
 from tensorlang.schedules.recognise import Group
 from tensorlang.schedules.recognise import Stage as Described
 from tensorlang.schedules.room import Columns, Mask, Room
@@ -42,7 +44,7 @@ from tensorlang.target.llvm.requirements import check_requirements
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import Axis, extent_of
 from tensorlang.te.intrinsic import TensorIntrin
-from tensorlang.te.operation import ComputeOp
+from tensorlang.te.operation import ComputeOp, Operation, loads
 
 _INSTRUCTIONS = (
     "x86.avx512.vdpbf16ps",
@@ -57,6 +59,8 @@ _INSTRUCTIONS = (
     "aarch64.neon.usdot",
 )
 """Wider ones first."""
+PAIRS, PAIRS_OF_ROWS = "x86.avx512.vdpbf16ps.pairs", "x86.avx512.vdpbf16ps.rows"
+"""Instructions that add up products of pairs of 16 bits: along the terms of a sum, and of neighbouring rows."""
 _GRAIN = 1 << 20
 """Operations below which a second thread costs more than it brings."""
 _PAGE = 4096
@@ -90,6 +94,18 @@ def runs(intrin: TensorIntrin, target: Target) -> bool:
     return True
 
 
+def dot_of_pairs(op: Operation, name: str, target: Target) -> TensorIntrin | None:
+    """The instruction that multiplies pairs of 16 bits, where a stage sums just such products, and a target has it."""
+    assert isinstance(op, ComputeOp)
+    intrin: TensorIntrin = te.intrin(name)
+    narrow = {load.buffer.dtype for load in loads(op)} == {intrin.buffers["a"].dtype}
+    narrow = narrow and not any(isinstance(node, Select) for body in op.body for node in walk(body))
+    (terms,), across, lanes = op.reduce_axes, op.axes[-1], int(intrin.buffers["out"].shape[0])
+    parts = ((terms, 2 * lanes),) if name == PAIRS else ((terms, 2), (across, lanes))
+    whole = all((extent_of(axis.extent) or 1) % size == 0 for axis, size in parts)
+    return intrin if narrow and whole and target.can.native and runs(intrin, target) else None
+
+
 def operand_dtype(data: str, weight: str, target: Target, sums: Sums | None = None) -> str | None:
     """The dtype in which a target multiplies data: their own, or for signed bytes unsigned; None: no dot does it.
 
@@ -121,7 +137,9 @@ def prepare_product(s: Schedule, name: str, target: Target) -> None:
     factors = narrow_factors(s.operation(name)) if compute_op(s, name).dtype in SUMS.values() else None
     if factors is None:
         return
-    m, n, k = map(extent_of, factors.extents)
+    op, (m, n, k) = compute_op(s, name), map(extent_of, factors.extents)
+    if dot_of_pairs(op, PAIRS, target) and is_few_dots(product_of(op), target):
+        return
     operand = operand_dtype(factors.a.dtype, factors.b.dtype, target, sums_of(factors, target))
     if operand is not None and n is not None and k is not None and (m or MANY) >= _FEWEST_ROWS:
         s[name].narrow_product(panel_of(n, target), operand)

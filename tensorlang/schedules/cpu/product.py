@@ -19,8 +19,9 @@ from tensorlang.schedule.stage import Stage
 from tensorlang.schedules.anchor import Anchor, accumulator, axes_of, calls, compute_op
 from tensorlang.schedules.candidates import ROWS, column_blocks, part_sizes, up_to, vector_widths
 from tensorlang.schedules.cpu.dots import in_vectors
+from tensorlang.schedules.cpu.narrow_product import PAIRS, dot_of_pairs
 from tensorlang.schedules.cpu.producers import anchor_of, place_producers
-from tensorlang.schedules.cpu.product_plan import LEAST_DEPTH, Plan, Reading, plan_of
+from tensorlang.schedules.cpu.product_plan import LEAST_DEPTH, Plan, Reading, is_far, plan_of
 from tensorlang.schedules.cpu.register_tile import MANY
 from tensorlang.schedules.product import Product, is_product, product_of
 from tensorlang.schedules.recognise import Group
@@ -119,7 +120,10 @@ def _schedule_dots(s: Schedule, anchor: Anchor, product: Product, plan: Plan) ->
         _schedule_rows(s, anchor, product, plan)
         return
     total, out = accumulator(s, anchor), s[anchor.output]
-    _, lane = s[total].split(product.k, factor=anchor.target.lanes(product.bits))
+    dot, lanes = dot_of_pairs(s.program[total], PAIRS, anchor.target), anchor.target.lanes(product.bits)
+    _, lane = s[total].split(product.k, factor=2 * lanes if dot else lanes)
+    if dot:
+        lane, _ = s[total].split(lane, factor=2)
     partial = s[s.rfactor(total, lane, factor_axis=len(s[total].op.axis))]
     partial.set_scope("local")
     *batch, rows, columns = axes_of(s, anchor.output)
@@ -137,10 +141,17 @@ def _schedule_dots(s: Schedule, anchor: Anchor, product: Product, plan: Plan) ->
         tile.unroll(y if by_rows else x)
         tile.vectorize(x if by_rows else y)
     *around, i, j, lane = partial.op.axis
-    partial.reorder(*around, *partial.op.reduce_axis, i, j, lane)
+    step, *pair = partial.op.reduce_axis
+    partial.reorder(*around, step, i, j, lane, *pair)
     for axis in (i, j):
         partial.unroll(axis)
-    partial.vectorize(lane)
+    if dot:
+        partial.tensorize(lane, dot)
+    else:
+        partial.vectorize(lane)
+    if is_far(product, anchor.target):
+        once = product.a if by_rows else product.b
+        partial.prefetch(once.buffer.name, step, 1, along=outer, shared=inner, level=2)
     if plan.shared:
         out.parallel(outer)
 

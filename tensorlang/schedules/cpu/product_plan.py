@@ -39,14 +39,18 @@ out a panel.
 """
 _CROWDED = 0.5
 """The part of the first cache that a tile of A may take beside panels."""
-_FEW = 4
-"""Rows of A (columns of B) for which the rows of the other factor are multiplied as they lie, along the terms."""
+_FEW, _FEW_BY_FAR = 4, 16
+"""Rows of A (columns of B) for which the rows of the other factor are multiplied as they lie, along the terms; more
+where these come from memory.
+"""
+_AT_ONCE = 6
+"""As many rows of A make one tile there; more of them several of `_FEW`."""
 _LEAST_TILES = 4
 """Tiles of columns for which fetching a later one ahead is of use."""
 LEAST_DEPTH = 96
 """Terms that are worth reading and writing the output for."""
-_SIDE_BY_SIDE = 4
-"""Rows that are read at the same time."""
+_SIDE_BY_SIDE, _SIDE_BY_SIDE_FAR = 4, 8
+"""Rows that are read at the same time; such as are fetched from memory meanwhile."""
 _PACKING, _PACKING_APART, _APART = 512, 160, 512
 """Rows of A from which copying B pays; fewer, where the second cache holds less than so many rows of B in place."""
 _SHARE_OF_A = 4
@@ -84,7 +88,7 @@ class Plan:
 
 def plan_of(product: Product, target: Target) -> Plan:
     """Choose the sizes for a product on a machine."""
-    if _is_few_dots(product, target):
+    if is_few_dots(product, target):
         return _plan_of_dots(product, target)
     most = _ROWS_IN_PLACE if product.packed_width is None else _ROWS_OF_PANELS
     plan, near = _plan_around(product, target, most), _rows_side_by_side(product)
@@ -164,9 +168,9 @@ def _packs_rows(product: Product, target: Target, tile: RegisterTile, depth: int
     return panels >= (_MANY_PANELS if held > 1 else _MORE_PANELS if held > _CROWDED else MANY)
 
 
-def _is_few_dots(product: Product, target: Target) -> bool:
+def is_few_dots(product: Product, target: Target) -> bool:
     """Whether both factors have their terms side by side, and one too few rows to turn the other around for."""
-    few = min(product.m or MANY, product.n or MANY) <= _FEW
+    few = min(product.m or MANY, product.n or MANY) <= (_FEW_BY_FAR if is_far(product, target) else _FEW)
     long = product.depth is not None and product.depth >= 4 * target.lanes(product.bits)
     side_by_side = not product.a_transposed and (product.b_transposed or product.n == 1)
     return few and long and side_by_side and product.packed_width is None
@@ -175,22 +179,32 @@ def _is_few_dots(product: Product, target: Target) -> bool:
 def _plan_of_dots(product: Product, target: Target) -> Plan:
     """A tile of dot products: of the longer side as many as registers allow, read side by side."""
     m, n = product.m or MANY, product.n or MANY
-    few = min(m, n)
-    many = max(1, min(_SIDE_BY_SIDE, (target.vector_registers - 1 - few) // few, max(m, n)))
-    if _rows_in_order(product, few, max(m, n), target):
+    few, side_by_side = min(m, n), _SIDE_BY_SIDE_FAR if is_far(product, target) else _SIDE_BY_SIDE
+    if few > _AT_ONCE:
+        few = ceil(few / ceil(few / _FEW))
+    many = max(1, min(side_by_side, (target.vector_registers - 1) // (few + 1), max(m, n)))
+    if _rows_in_order(product, min(m, n), max(m, n), target):
         many = 1
     rows, columns = (few, many) if m <= n else (many, few)
     shared = "columns" if _threads(product, target) > 1 else ""
     return Plan(Reading.DOTS, RegisterTile(rows, rows * columns, columns), columns, None, 1, False, shared)
 
 
+def is_far(product: Product, target: Target) -> bool:
+    """Whether the factor with more rows comes from memory."""
+    elements = max(product.m or 0, product.n or 0) * (product.depth or 0)
+    return elements * dtypes.info(product.b.buffer.dtype).bits // 8 > target.caches[-1] // 3
+
+
 def _rows_in_order(product: Product, few: int, many: int, target: Target) -> bool:
     """Whether the many rows are read one after the other: by one vector, or from memory, by a few that stay near."""
     terms, stored = product.depth or MANY, dtypes.info(product.a.buffer.dtype).bits
+    if few > _FEW:
+        return False
     if few == 1:
         return in_order(many, terms, stored, product.bits, target)
     first, last = target.caches[0], target.caches[-1]
-    return few * terms * product.bits // 8 <= first // 2 and many * terms * stored // 8 > last // 3
+    return few * terms * product.bits // 8 <= first // 4 and many * terms * stored // 8 > last // 3
 
 
 def _threads(product: Product, target: Target) -> int:
