@@ -199,6 +199,7 @@ offer(
     "tensorlang.autotune.task",
     {
         "create": "tensorlang.autotune.templates.task:create",
+        **dict.fromkeys(("dispatcher", "task", "topi_integration"), "tensorlang.autotune.task"),
         "space": "tensorlang.autotune.templates.config",
         "get_config": "tensorlang.autotune.templates.registry:get_config",
         "template": "tensorlang.autotune.templates.registry:template",
@@ -236,6 +237,8 @@ offer(
         "RandomTuner": "tensorlang.autotune.tuners.index:RandomTuner",
         "Tuner": "tensorlang.autotune.tuners.tuner:Tuner",
         "XGBTuner": "tensorlang.autotune.tuners.learned:XGBTuner",
+        "callback": "tensorlang.autotune.callback",
+        **dict.fromkeys(("ga_tuner", "index_based_tuner", "tuner", "xgboost_tuner"), "tensorlang.autotune.tuner"),
     },
 )
 offer(

@@ -21,6 +21,9 @@ from tensorlang.errors import DefinitionError, TargetError
     [
         ("tensorlang.autotvm.tuner", "tensorlang.autotune.tuner"),
         ("tensorlang.auto_scheduler", "tensorlang.autotune"),
+        ("tensorlang.autotvm.task.space", "tensorlang.autotune.templates.config"),
+        ("tensorlang.autotvm.task.topi_integration", "tensorlang.autotune.task"),
+        ("tensorlang.autotvm.tuner.xgboost_tuner", "tensorlang.autotune.tuner"),
         ("tensorlang.topi.nn", "tensorlang.classic.nn"),
         ("tensorlang.topi.image", "tensorlang.topi"),
         ("tensorlang.topi.nn.utils", "tensorlang.classic.constants"),
@@ -55,11 +58,15 @@ def test_traverse_inline_keeps_what_is_tagged_or_reduced() -> None:
     k = te.reduce_axis((0, 4), "k")
     B = te.compute((4, 4), lambda i, j: A[i, j] + 1, name="B")
     C = te.compute((4,), lambda i: te.sum(B[i, k], axis=k), name="C")
-    D = te.compute((4,), lambda i: C[i] * 2, name="D", tag="mine")
+    D = te.compute((4,), lambda i: C[i] * 2, name="D")
     E = te.compute((4,), lambda i: D[i] - 1, name="E")
     s, called = te.create_schedule(E.op), []
     topi.utils.traverse_inline(s, E.op, lambda op: called.append(op.name))
-    assert sorted(called) == ["B", "C", "D", "E"] and [stage.name for stage in s.stages] == ["A", "C", "D", "E"]
+    assert called == ["C", "D", "E"] and [stage.name for stage in s.stages] == ["A", "B", "C", "E"]
+    F = te.compute((4,), lambda i: D[i] - 1, name="F", tag="mine")
+    s, called = te.create_schedule(F.op), []
+    topi.utils.traverse_inline(s, F.op, lambda op: called.append(op.name))
+    assert called == ["F"] and len(s.stages) == 5
 
 
 def test_an_operation_is_the_declared_one_until_it_is_rewritten() -> None:

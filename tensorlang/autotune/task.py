@@ -285,6 +285,7 @@ if TYPE_CHECKING:  # what the package offers here, for type checkers and editors
     from tensorlang.autotune.templates.registry import template as template
     from tensorlang.autotune.templates.task import create as create
 else:
+    __path__ = []  # its files are imported under the names that TVM's have
 
     def __getattr__(name: str) -> Any:
         return lookup(__name__, name)

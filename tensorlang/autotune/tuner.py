@@ -103,6 +103,7 @@ if TYPE_CHECKING:  # what the package offers here, for type checkers and editors
     from tensorlang.autotune.tuners.learned import XGBTuner as XGBTuner
     from tensorlang.autotune.tuners.tuner import Tuner as Tuner
 else:
+    __path__ = []  # its files are imported under the names that TVM's have
 
     def __getattr__(name: str) -> Any:
         return lookup(__name__, name)

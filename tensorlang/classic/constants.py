@@ -211,8 +211,8 @@ class InvalidShapeError(ValueError):
 def traverse_inline(s: Schedule, final_op: Operation, callback: Callable[[Any], object]) -> None:
     """Inline what only maps elements on the way to an output, but for outputs, and call `callback` for each operation.
 
-    That is what has no reduction, and no tag or one of a map (`elemwise`, `broadcast`, `injective`). Readers come
-    before what they read is inlined, and are called for after it.
+    That is what has no reduction, and no tag or one of a map (`elemwise`, `broadcast`, `injective`). What other
+    operations read is left alone. Readers come before what they read is inlined, and are called for after it.
     """
     outputs, seen = s.outputs, set[int]()
 
@@ -220,7 +220,7 @@ def traverse_inline(s: Schedule, final_op: Operation, callback: Callable[[Any], 
         seen.add(id(op))
         if _is_map(op) and op not in outputs:
             s[op].compute_inline()
-        for tensor in op.input_tensors:
+        for tensor in op.input_tensors if _is_map(op) else ():
             if not isinstance(tensor.op, PlaceholderOp) and id(tensor.op) not in seen:
                 visit(tensor.op)
         callback(op)

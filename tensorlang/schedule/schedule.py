@@ -40,7 +40,7 @@ from tensorlang.schedule.trace import Trace
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import Axis, Range
 from tensorlang.te.declared import declared
-from tensorlang.te.operation import ComputeOp, HybridOp, Operation, Tensor
+from tensorlang.te.operation import ComputeOp, HybridOp, Operation, PlaceholderOp, Tensor
 from tensorlang.te.program import Program, canonical
 
 _MOST_SHOWN_AGAIN = 6
@@ -190,6 +190,9 @@ class Schedule:
             name = self.program.producer.get(name) or self.program.producer.get(f"{name}.v0", name)
         if name not in self.program.by_name:
             why = f"no stage {name!r} (inlined?); {nearest(name, self.program.by_name)}"
+            scans = any(isinstance(op, HybridOp) and op.time is not None for op in self.program.ops)
+            if scans and isinstance(key, Tensor) and isinstance(key.op, PlaceholderOp):
+                why += "; the state of a scan is read where it lies: declare its copy as a te.compute inside the scan"
             raise self._completed(BadArgument("", why), f"s[{name!r}]")
         return name
 

@@ -224,7 +224,7 @@ class ScheduleState:
         """Return the operation of a stage of te.compute."""
         op = self.looped(name)
         if not isinstance(op, ComputeOp):
-            raise BadArgument("", f"{name} is a hybrid stage: this step is for stages of te.compute")
+            raise BadArgument("", f"{name} {_kind(op)}")
         return op
 
     def looped(self, name: str) -> ComputeOp | HybridOp:
@@ -310,6 +310,14 @@ def _ranges(op: HybridOp, source: str, relations: tuple[Relation, ...]) -> dict[
 def initial_state(program: Program) -> ScheduleState:
     """The unscheduled program: every stage at root, its loops as declared."""
     return ScheduleState(program, {op.name: initial_stage(op) for op in program.ops if not _is_input(op)})
+
+
+def _kind(op: HybridOp) -> str:
+    """Why a step for stages of te.compute is none for an operation of statements, and what to do."""
+    if op.time is None:
+        return "is a hybrid stage: this step is for stages of te.compute"
+    inside = "declare what it would make, partial sums or a result and its copy, as a te.compute inside the scan"
+    return f"is a scan, whose statements run in order, and this step is for stages of te.compute: {inside}"
 
 
 def _is_input(op: Operation) -> bool:

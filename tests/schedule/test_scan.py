@@ -167,9 +167,9 @@ def test_an_array_of_a_time_step_in_another_memory() -> None:
 @pytest.mark.parametrize(
     ("stage", "text"),
     [
-        ("update", "rnn is a hybrid stage"),
+        ("update", "rnn is a scan, whose statements run in order"),
         ("product", "product is a reduction and must be stored"),
-        ("result", "rnn is a hybrid stage"),
+        ("result", "rnn is a scan, whose statements run in order"),
     ],
 )
 def test_what_cannot_be_inlined_in_a_scan(stage: str, text: str) -> None:
@@ -381,3 +381,36 @@ def test_sums_over_rows_of_a_matrix_make_vectors() -> None:
         wanted[t] = np.tanh(wanted[t - 1] @ matrix)
     tvm.build(s, [w, result], "llvm -num-cores=1")(matrix, made)
     np.testing.assert_allclose(made, wanted, rtol=1e-4, atol=1e-5)
+
+
+def recurrent() -> tuple[Any, Any, Any, Any]:
+    """Rows times a matrix, step by step, whose sums may be made in parts of four."""
+    X, W = te.placeholder((6, 8), name="X"), te.placeholder((8, 8), name="W")
+    state, k = te.placeholder((6, 8), name="state"), te.reduce_axis((0, 8), "k")
+    init = te.compute((1, 8), lambda _, i: X[0, i], name="init")
+    update = te.compute((6, 8), lambda t, i: te.sum(state[t - 1, k] * W[i, k], axis=k), name="update")
+    return X, W, state, te.scan(init, update, state, inputs=[X], name="rnn")
+
+
+def test_copies_and_parts_inside_a_scan_are_declared_there() -> None:
+    X, W, state, result = recurrent()
+    s = te.create_schedule(result.op)
+    with pytest.raises(BadArgument, match=r"rnn is a scan, .* as a te.compute inside the scan"):
+        s.cache_write("rnn", "local")
+    with pytest.raises(BadArgument, match=r"rnn is a scan, .* as a te.compute inside the scan"):
+        s.rfactor("rnn", "k")
+    with pytest.raises(BadArgument, match="the state of a scan is read where it lies: declare its copy"):
+        s.cache_read(state, "local", ["rnn"])
+    with pytest.raises(BadArgument, match="must be a whole number, got n; places of loops are proven where"):
+        s["rnn"].split("i", factor=te.var("n"))  # type: ignore[arg-type]
+    k, part = te.reduce_axis((0, 4), "k"), te.reduce_axis((0, 2), "part")
+    copy = te.compute((6, 8), lambda t, i: state[t - 1, i], name="copy")
+    parts = te.compute((6, 8, 2), lambda t, i, p: te.sum(copy[t, p * 4 + k] * W[i, p * 4 + k], axis=k), name="parts")
+    update = te.compute((6, 8), lambda t, i: te.sum(parts[t, i, part], axis=part), name="update")
+    init = te.compute((1, 8), lambda _, i: X[0, i], name="init")
+    made = te.scan(init, update, state, inputs=[X], name="rnn")
+    s = te.create_schedule(made.op)
+    s[copy].vectorize(copy.op.axis[1])
+    s[parts].vectorize(parts.op.axis[2])
+    s[parts].parallel(parts.op.axis[1])
+    check_schedule(s, [X, W, made])
