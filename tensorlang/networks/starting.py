@@ -2,9 +2,8 @@
 
 What is kept is the word of nobody but this user, by the rules of the cache (`runtime.cache`, docs/security.md): the
 machine code of the kernels with the order of the calls under one key, the weights as kernels read them in a file of
-their own beside it. The key names all that determines them: the bytes of the model, shapes, target and CPU, versions,
-the files of this package, settings, and the default store of tuned records. Models with data in files of their own are
-not kept.
+their own beside it. The key names all that determines them: the bytes of the model and of its files of weights, shapes,
+target and CPU, versions, the files of this package, settings, and the default store of tuned records.
 """
 
 from __future__ import annotations
@@ -15,6 +14,8 @@ import os
 import pickle
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import copy_context
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from threading import Thread
@@ -26,12 +27,13 @@ import numpy.typing as npt
 from tensorlang import config
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import ArgumentError, DefinitionError
+from tensorlang.networks.content import content_of, remember_files
 from tensorlang.networks.crew import STEPS_OF_A_KERNEL, Crew, workers_for
 from tensorlang.networks.model import Model, Shapes, Step
 from tensorlang.networks.quantization import Quantization, quantization_of
 from tensorlang.networks.signature import Array
 from tensorlang.runtime import cache
-from tensorlang.runtime.digest import digest_of, known_digest
+from tensorlang.runtime.digest import digest_of
 from tensorlang.runtime.executable import Executable
 from tensorlang.runtime.histories import HISTORIES
 from tensorlang.runtime.memory import ALIGNMENT, read_ahead
@@ -90,7 +92,7 @@ def compile_model(
         return _with_vendor(model, parse(target), progress, numerics, how, vendor)
     if not isinstance(model, str | os.PathLike) or not _may_be_kept():
         return _compiled(model, parse(target), progress, numerics, how)
-    digest = _beside(lambda: _digest(Path(model)))  # LLVM may be imported meanwhile
+    digest = _beside(lambda: content_of(Path(model)))  # LLVM may be imported meanwhile
     machine = parse(target)
     if not machine.can.native:
         return _compiled(model, machine, progress, numerics, how)
@@ -98,9 +100,9 @@ def compile_model(
 
 
 def _beside(function: Callable[[], T]) -> Callable[[], T]:
-    """Call a function that lets others run, in a thread; what is returned waits for its result."""
-    made = list[T]()
-    thread = Thread(target=lambda: made.append(function()))
+    """Call a function that lets others run, in a thread with the settings of this one; the result is waited for."""
+    made, settings = list[T](), copy_context()
+    thread = Thread(target=lambda: made.append(settings.run(function)))
     thread.start()
 
     def result() -> T:
@@ -172,23 +174,26 @@ def _compiled(model: Any, machine: Target, progress: Progress | None, numerics: 
 
 
 def _opened_and_compiled(
-    file: _File, machine: Target, progress: Progress | None, numerics: str, key: tuple[str, ...]
+    file: _File, machine: Target, progress: Progress | None, numerics: str, key_of: Callable[[str], tuple[str, ...]]
 ) -> Model:
-    """The model of a file compiled, and kept where all of it is in the file. Workers begin before it is read."""
+    """The model of a file compiled, and kept where its content is known. Workers begin before it is read."""
     with steady(), Crew() as crew:
-        from tensorlang.networks.onnx.reading import opened
+        from tensorlang.networks.onnx.reading import data_files, opened, with_data
 
-        proto, whole = opened(file.path)
+        proto = opened(file.path)
         crew.begin(workers_for(len(proto.graph.node) // STEPS_OF_A_KERNEL))
-        held = [proto]
+        files = data_files(proto)
+        known = not files or remember_files(file.path, files)
+        content = content_of(file.path)
+        key, held = key_of(content), [with_data(proto, file.path)]
         del proto
         from tensorlang.networks.compiling import compile_with
 
         network, kept = [file.how.network(file.path, machine, held)], list[_Weights]()
-        whole = whole and not network[0].fallback
+        known = known and not network[0].fallback and content_of(file.path) == content
 
         def keep(weights: Mapping[str, Array]) -> None:
-            if whole and (written := _written(weights, key)) is not None:
+            if known and (written := _written(weights, key)) is not None:
                 kept.append(written)
 
         made = compile_with(crew, network.pop(), machine, progress, numerics, keep)
@@ -240,10 +245,11 @@ def _started(file: _File, machine: Target, progress: Progress | None, numerics: 
 
         check_fallback(file.how.fallback)
     said = file.how.to_json()
-    key = _key(file.digest, said, machine, numerics)
+    key_of = partial(_key, said=said, machine=machine, numerics=numerics)
+    key = key_of(file.digest)
 
     def anew() -> Model:
-        if _digest(file.path) != file.digest:
+        if content_of(file.path) != file.digest:
             raise DefinitionError(f"{file.path} has changed since it was compiled")
         if file.how.to_json() != said:
             raise DefinitionError(f"the samples of {file.path} have changed since it was compiled")
@@ -257,19 +263,11 @@ def _started(file: _File, machine: Target, progress: Progress | None, numerics: 
             if progress is not None:
                 progress(len(made.steps), len(made.steps), "")
             return made
-    return _opened_and_compiled(file, machine, progress, numerics, key)
+    return _opened_and_compiled(file, machine, progress, numerics, key_of)
 
 
 class _Unusable(Exception):
     """What was kept is of no use; it is made again."""
-
-
-def _digest(path: Path) -> str:
-    """The content of a model, as text; what is no file has none, and is refused by whoever reads it."""
-    try:
-        return known_digest(path)
-    except OSError:
-        return ""
 
 
 def _key(digest: str, said: list[Any], machine: Target, numerics: str) -> tuple[str, ...]:

@@ -230,15 +230,48 @@ def test_what_is_not_kept(file: Path, compiled: list[str], tmp_path: Path, monke
         tensorlang.compile(file)
     tensorlang.compile(from_onnx(file))
     tensorlang.compile(small())
-    onnx.save(small(), tmp_path / "apart.onnx", save_as_external_data=True, size_threshold=0, location="apart.bin")
-    tensorlang.compile(tmp_path / "apart.onnx")
     monkeypatch.setattr(starting, "_LARGEST", 100)
     tensorlang.compile(file)
-    assert not list(config.get("cache_dir").glob("*.weights")) and len(compiled) == 6
+    assert not list(config.get("cache_dir").glob("*.weights")) and len(compiled) == 5
     with pytest.raises(ArgumentError, match="give them to from_onnx"):
         tensorlang.compile(from_onnx(file), shapes={"x": (4, 6)})
     with pytest.raises(DefinitionError, match="there is no file"):
         tensorlang.compile(tmp_path / "missing.onnx")
+
+
+def saved_apart(seed: int, path: Path) -> None:
+    """A model with its weights in a file beside it, as PyTorch exports them."""
+    (path.parent / "apart.bin").unlink(missing_ok=True)
+    onnx.save(small(seed), path, save_as_external_data=True, size_threshold=0, location="apart.bin")
+
+
+def test_weights_in_a_file_of_their_own_are_content(file: Path, compiled: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "apart.onnx"
+    saved_apart(1, path)
+    model, first = path.read_bytes(), tensorlang.compile(path)(INPUT)
+    np.testing.assert_array_equal(tensorlang.compile(path)(INPUT), first)
+    assert len(compiled) == 1
+    saved_apart(5, path)
+    assert path.read_bytes() == model  # which says where weights lie, not what they are
+    np.testing.assert_allclose(tensorlang.compile(path)(INPUT), reference(small(5), INPUT)[0], rtol=1e-5)
+    assert len(compiled) == 2
+    (tmp_path / "apart.bin").unlink()
+    with pytest.raises(DefinitionError, match=r"apart\.bin"):
+        tensorlang.compile(path)
+
+
+def test_weights_elsewhere_are_refused_before_they_are_read(file: Path, tmp_path: Path) -> None:
+    path = tmp_path / "inner" / "apart.onnx"
+    path.parent.mkdir()
+    saved_apart(1, path)
+    proto = onnx.load(path, load_external_data=False)
+    for entry in (e for tensor in proto.graph.initializer for e in tensor.external_data if e.key == "location"):
+        entry.value = "../apart.bin"
+    path.write_bytes(proto.SerializeToString())
+    (path.parent / "apart.bin").rename(tmp_path / "apart.bin")
+    with pytest.raises(DefinitionError, match="apart"):
+        tensorlang.compile(path)
+    assert not list(config.get("cache_dir").glob("*.weights"))
 
 
 def test_files_that_were_not_used_for_longest_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

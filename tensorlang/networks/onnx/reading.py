@@ -115,26 +115,43 @@ def _loaded(model: Any) -> Any:
     onnx = onnx_package()
     if isinstance(model, onnx.ModelProto):
         return model
-    return opened(Path(model))[0]
+    return with_data(opened(Path(model)), Path(model))
 
 
-def opened(path: Path) -> tuple[Any, bool]:
-    """The model in a file, with its external data; and whether it is one without weights in other files."""
+def opened(path: Path) -> Any:
+    """The model in a file, without what it has in other files."""
     onnx = onnx_package()
     if not path.is_file():
         raise DefinitionError(f"there is no file {path}")
     try:
         proto = onnx.load(os.fspath(path), load_external_data=False)
-        held = [tensor for graph in graphs_of(proto.graph) for tensor in graph.initializer]
-        whole = all(tensor.data_location != onnx.TensorProto.EXTERNAL for tensor in held)
-        onnx.load_external_data_for_model(proto, os.fspath(path.parent))
-    except onnx.checker.ValidationError as error:  # external data that is missing, or outside of the folder
-        raise DefinitionError(f"{path}: {error}") from error
     except Exception as error:  # protobuf's own error has no public class
         raise DefinitionError(f"{path} is no ONNX model: {error}") from error
     if not proto.graph.node:
         raise DefinitionError(f"{path} is no ONNX model: it has no nodes")
-    return proto, whole
+    return proto
+
+
+def data_files(proto: Any) -> list[str]:
+    """The files that hold weights of a model, by the names that it has for them."""
+    external = onnx_package().TensorProto.EXTERNAL
+    graphs = list(graphs_of(proto.graph))
+    attributes = [a for graph in graphs for node in graph.node for a in node.attribute]
+    tensors = [*(t for graph in graphs for t in graph.initializer), *(t for a in attributes for t in (a.t, *a.tensors))]
+    found = [entry for t in tensors if t.data_location == external for entry in t.external_data]
+    return sorted({entry.value for entry in found if entry.key == "location"})
+
+
+def with_data(proto: Any, path: Path) -> Any:
+    """The model of a file with the weights of other files; DefinitionError where they are missing, or elsewhere."""
+    onnx = onnx_package()
+    try:
+        onnx.load_external_data_for_model(proto, os.fspath(path.parent))
+    except onnx.checker.ValidationError as error:  # external data that is missing, or outside of the folder
+        raise DefinitionError(f"{path}: {error}") from error
+    except Exception as error:  # whatever else the package does with offsets and lengths that are none
+        raise DefinitionError(f"{path} is no ONNX model: {error}") from error
+    return proto
 
 
 def recent(model: str | os.PathLike[str] | Any) -> Any:
