@@ -88,10 +88,14 @@ class OwnMachines:
 
 
 class OwnHarness:
-    """Has candidates of one task built and run, some at a time; a harness."""
+    """Has candidates of one task built and run, some at a time; a harness.
+
+    `input_of`: as what builder and runner see a candidate that is a configuration; None for others, which are states.
+    """
 
     def __init__(self, task: Task, builder: Any, runner: Any) -> None:
         self.task, self.batch = task, BATCH
+        self.input_of: Callable[[Any], MeasureInput | None] = lambda trace: None
         self._builder, self._runner = builder, runner
         self._search_task = lookup(__name__, "SearchTask").of(task)
         for one in (builder, runner):
@@ -132,7 +136,7 @@ class OwnHarness:
         for number, trace in enumerate(traces):
             try:
                 state = State(replay_recorded(fresh_schedule(self.task), trace))
-                inputs[number] = MeasureInput(self._search_task, state)
+                inputs[number] = self.input_of(trace) or MeasureInput(self._search_task, state)
             except ScheduleError as error:
                 found[number] = Measurement(Status.ILLEGAL, (), str(error))
         if given := list(inputs.values()):

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from tensorlang.autotune.resuming import resumable
 from tensorlang.autotune.templates.config import ConfigEntity
 from tensorlang.autotune.templates.task import TemplateTask, collect
 from tensorlang.autotune.tuners.measure import MeasureInput, MeasureOption, MeasureResult, measured, refused
+from tensorlang.autotune.tuners.own import OwnHarness
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError, ScheduleError, TargetError, TensorlangError, shown
 from tensorlang.schedule import Trace
@@ -224,7 +226,9 @@ class Tuner:
         """`tune` with a measurer that is open already."""
         end = math.inf if seconds is None else time.monotonic() + seconds
         self.history.resumed = self.trials
-        go_through(Configurations(self, callbacks), measurer, Budget(self.trials + n_trial, end, early_stopping))
+        search = Configurations(self, callbacks)
+        search.introduce(measurer)
+        go_through(search, measurer, Budget(self.trials + n_trial, end, early_stopping))
         self.require_legal()
 
     def known(self, trace: Trace) -> MeasureResult | None:
@@ -295,11 +299,21 @@ class Configurations:
     def tune(self, harness: Harness, budget: Budget) -> None:
         """See Search: what the tuner had measured before does not count, and any time is enough for one trial."""
         self.history.peak = harness.peak_gflops()
+        self.introduce(harness)
         budget = replace(budget, trials=self._own + budget.trials)
         if self.history.best is None and budget.end < math.inf:
             go_through(self, harness, budget.for_one_more(self.history))
         go_through(self, harness, budget)
         self.tuner.require_legal()
+
+    def introduce(self, harness: Harness) -> None:
+        """Let runners of one's own see configurations of the template."""
+        if isinstance(harness, OwnHarness):
+            harness.input_of = self._input_of
+
+    def _input_of(self, trace: Any) -> MeasureInput | None:
+        trial = self._in_work.get(Trace.from_json(trace).key)
+        return None if trial is None else self.tuner.input(trial.configs[0])
 
     def propose(self, count: int, end: float) -> list[_Trial]:
         """See Search: fewer, or none, where proposals are refused, or are of known schedules, again and again."""
