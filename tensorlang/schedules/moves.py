@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import replace
+from itertools import combinations
 
+from tensorlang.ir.affine import add, affine
 from tensorlang.ir.expr import Binary, Expr, Load, Select, Var, const, substitute, variables, walk
+from tensorlang.ir.index import to_index
 from tensorlang.ir.simplify import simplify
 from tensorlang.schedules.recognise import Stage
 from tensorlang.te.axis import Axis, extent_of
-from tensorlang.te.operation import ComputeOp
+from tensorlang.te.operation import ComputeOp, loads
 
 _MOST_CUTS = 64
 """Each is a loop of its own."""
@@ -52,19 +55,37 @@ def cuts_of(op: ComputeOp, along: int = -1) -> list[Expr]:
     found: dict[str, Expr] = {}
     for condition in _conditions(op):
         match condition:
-            case Binary(op="lt" | "ge", a=Var(name=last.name), b=bound) if not variables(bound) & own:
+            case Binary(op="lt" | "ge" | "le" | "gt") if (bound := _bound_of(condition, last, own)) is not None:
                 found.setdefault(str(bound), bound)
-            case Binary(op="le" | "gt", a=Var(name=last.name), b=bound) if not variables(bound) & own:
-                above = simplify(bound + 1)
-                found.setdefault(str(above), above)
             case Binary(op="lt" | "ge" | "le" | "gt") if turn := _turn_of(condition, last):
                 found.setdefault(str(turn), const(turn))
     if len(found) > _MOST_CUTS:
         return []
-    known = {text: extent_of(bound) for text, bound in found.items()}
-    most = extent_of(last.extent)
-    inside = [t for t, n in known.items() if n is None or (n > 0 and (most is None or n < most))]
-    return [found[t] for t in (inside if None in known.values() else sorted(inside, key=lambda t: known[t] or 0))]
+    (sizes, end), places = _place(last.extent), sorted((_place(bound), text) for text, bound in found.items())
+    inside = ((n, text) for (behind, n), text in places if (behind or n > 0) and not (behind == sizes and n >= end))
+    return [found[text] for _, text in inside]
+
+
+def _place(bound: Expr) -> tuple[str, int]:
+    """A place as what is behind sizes, by their text, and a number."""
+    form = affine(bound)
+    if form is None:
+        return str(bound), 0
+    return " + ".join(f"{factor} {name}" for name, factor in sorted(form.items()) if name), form.get("", 0)
+
+
+def _bound_of(condition: Binary, axis: Axis, own: Set[str]) -> Expr | None:
+    """The place along an axis where it is compared with a sum of sizes; None where the condition is no such one."""
+    left, right = affine(condition.a), affine(condition.b)
+    if left is None or right is None:
+        return None
+    apart = add(left, right, -1)
+    factor = apart.get(axis.name, 0)
+    if abs(factor) != 1 or (apart.keys() & own) != {axis.name}:
+        return None
+    rest = condition.a - condition.b if factor < 0 else condition.b - condition.a
+    begins_later = condition.op in (("le", "gt") if factor > 0 else ("lt", "ge"))
+    return simplify(to_index(rest + axis.var + int(begins_later)))
 
 
 def _turn_of(condition: Expr, axis: Axis) -> int:
@@ -86,6 +107,14 @@ def _turn_of(condition: Expr, axis: Axis) -> int:
     return high if first != last else 0
 
 
+def _limited(index: Expr) -> list[Expr]:
+    """A place and its limits, or itself."""
+    match index:
+        case Binary(op="min" | "max", a=a, b=b):
+            return [*_limited(a), *_limited(b)]
+    return [index]
+
+
 def _reads(value: Expr) -> bool:
     return any(isinstance(node, Load) for node in walk(value))
 
@@ -99,7 +128,13 @@ def _choices(op: ComputeOp) -> Iterator[Select]:
 
 
 def _conditions(op: ComputeOp) -> Iterator[Expr]:
-    """What a stage asks of the place of an element, one condition after the other."""
+    """What a stage asks of the place of an element, one condition after the other; so are limits of what it reads."""
+    own = {axis.name for axis in op.axes}
+    for index in (index for load in loads(op) for index in load.index if not _reads(index)):
+        for node in walk(index):
+            for a, b in combinations(_limited(node), 2):
+                if variables(a) & own or variables(b) & own:
+                    yield Binary("lt", a, b, "bool")
     for choice in _choices(op):
         waiting = [choice.cond]
         while waiting:

@@ -7,6 +7,7 @@ from functools import partial
 from tensorlang.schedules.candidates import UNROLLS, up_to
 from tensorlang.schedules.cpu.moves import comes_in_pieces, schedule_pieces, schedule_turned
 from tensorlang.schedules.cpu.panels import schedule_panels
+from tensorlang.schedules.cpu.pixels import pixel_forms
 from tensorlang.schedules.cpu.points import schedule_elementwise
 from tensorlang.schedules.cpu.producers import place_producers
 from tensorlang.schedules.moves import chooses, near_axis
@@ -36,7 +37,7 @@ def elementwise_forms(target: Target, group: Group) -> list[Form]:
     if any(comes_in_pieces(stage.op) for stage in moved):
         pieces = Form("pieces", partial(_schedule_pieces, group=group), "rows come from several places, piece by piece")
         found.insert(0, pieces)
-    return found
+    return [*pixel_forms(target, group), *found]
 
 
 def _schedule_scalar(room: Room, group: Group) -> None:

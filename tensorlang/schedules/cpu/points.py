@@ -25,20 +25,24 @@ _SHARES = 4
 
 def schedule_elementwise(room: Room, name: str) -> None:
     """Run along memory in vectors, over as many dimensions at once as lie side by side; the outer ones in parallel."""
-    s, target = room.s, room.target
-    op = s.program[name]
+    op = room.s.program[name]
     if not isinstance(op, ComputeOp) or not op.axes:
         return
-    stage, names = s[name], [axis.name for axis in op.axes]
-    together = len(op.axes) if op.reduce_axes else contiguous_axes(op)
-    outer, inner = names[:-together], names[-together:]
+    names = [axis.name for axis in op.axes]
     if op.reduce_axes:
-        run_in_parallel(s, name, names, target)
+        run_in_parallel(room.s, name, names, room.target)
         return
-    along = stage.fuse(*inner).name if together > 1 else inner[0]
-    extents = [extent_of(axis.extent) for axis in op.axes]
-    rows = prod(n or _SHARES for n in extents[:-together])
-    length = prod(n or GRAIN for n in extents[-together:])
+    together = contiguous_axes(op)
+    run_along(room, name, names[:-together], *names[-together:])
+
+
+def run_along(room: Room, name: str, outer: Sequence[str], *inner: str) -> None:
+    """Run along some loops, which lie side by side, in vectors, piece by piece where threads had too few others."""
+    s, target = room.s, room.target
+    stage, op = s[name], compute_op(s, name)
+    extents = {axis.name: extent_of(axis.extent) for axis in op.axes}
+    rows, length = prod(extents[axis] or _SHARES for axis in outer), prod(extents[axis] or GRAIN for axis in inner)
+    along = stage.fuse(*inner).name if len(inner) > 1 else inner[0]
     chunk = _chunk(length, rows, dtypes.info(op.dtype).bits, target)
     if chunk is not None:
         chunk = room.choose("chunk", around(chunk, length), chunk) if name == room.stage else chunk

@@ -33,6 +33,7 @@ from tensorlang.target.llvm.scope import Scope, Storage, has_loads
 from tensorlang.target.llvm.storage.frame import call_symbol, own_slot
 from tensorlang.target.llvm.text import INDEX, Function, Value, literal
 from tensorlang.target.llvm.threads.parallel import parallel_loop
+from tensorlang.target.llvm.vectors.interleaved import put_together
 from tensorlang.target.llvm.vectors.loops import vector_loop, vectorizable
 from tensorlang.target.llvm.vectors.reduction import is_tree, tree_loop
 from tensorlang.target.llvm.vectors.transposed import rows, transposed_loop
@@ -64,8 +65,7 @@ class Emitter:
             case Prefetch():
                 self._prefetch(fn, scope, stmt)
             case Seq():
-                for part in stmt.body:
-                    self.emit(fn, scope, part)
+                self._sequence(fn, scope, stmt)
             case For():
                 self._loop(fn, scope, stmt)
             case If():
@@ -80,6 +80,24 @@ class Emitter:
                 self._call_python(fn, scope, stmt)
             case CallMachine():
                 self._call_machine(fn, scope, stmt)
+
+    def _sequence(self, fn: Function, scope: Scope, stmt: Seq) -> None:
+        """Statements in their order; whole pixels of lanes are written when the last element has its value."""
+        pixels = put_together(scope, stmt.body)
+        waiting: dict[int, Value] = {}
+        members = {n for pixel in pixels.values() for n in pixel}
+        for number, part in enumerate(stmt.body):
+            if number not in members or not isinstance(part, Store):
+                self.emit(fn, scope, part)
+                continue
+            waiting[number] = value(fn, scope, part.value)
+            if number in pixels:
+                first = stmt.body[pixels[number][0]]
+                assert isinstance(first, Store) and scope.lanes is not None
+                where = place(fn, scope, Load(first.buffer, first.index))
+                write = memory.stream if first.buffer.name in self.streamed else memory.store
+                values = [waiting[n] for n in pixels[number]]
+                memory.write_pixels(fn, where, values, scope.lanes.mask, write)
 
     def _store(self, fn: Function, scope: Scope, stmt: Store) -> None:
         result = value(fn, scope, stmt.value)

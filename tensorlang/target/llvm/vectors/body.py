@@ -36,6 +36,11 @@ class Body:
         read = {load.dtype for load, names in self.reads if name in names}
         return read.union(written.store.buffer.dtype for written in self.stores)
 
+    def has_neighbours(self, name: str) -> bool:
+        """Whether several reads of one array move with a variable, and nothing loops around them."""
+        read = [load.buffer.name for load, names in self.reads if name in names]
+        return not self.loops and len(set(read)) < len(read)
+
     def visit(self, stmt: Stmt) -> None:
         """Gather what a statement mentions."""
         if isinstance(stmt, Store):

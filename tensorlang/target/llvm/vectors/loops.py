@@ -19,6 +19,7 @@ from tensorlang.target.llvm.scope import Lanes, Scope
 from tensorlang.target.llvm.text import INDEX, Function, Value, literal
 from tensorlang.target.llvm.vectors.alignment import LINE, is_row, iterations_to_line, stores_of_lines
 from tensorlang.target.llvm.vectors.body import Body, body_of
+from tensorlang.target.llvm.vectors.interleaved import taken_apart
 from tensorlang.target.llvm.vectors.overlaps import Held, Read, carried, overlaps
 from tensorlang.target.llvm.vectors.tails import first_lanes, is_short, masks_fit, these_lanes
 
@@ -243,7 +244,9 @@ class _Pieces:
             self.emit(self.fn, self.scope.bind(name, first), self.loop.body)
         else:
             lanes = Lanes(name, first, width, mask, self.reach, active)
-            self.emit(self.fn, replace(self.scope, lanes=lanes), self.loop.body)
+            inside = replace(self.scope, lanes=lanes)
+            held = taken_apart(self.fn, inside, self.loop.body) if self.body.has_neighbours(name) else {}
+            self.emit(self.fn, replace(inside, held={**inside.held, **held}), self.loop.body)
 
     def _masked(self, first: Value, count: Value, width: int) -> None:
         self._piece(first, width, first_lanes(self.fn, count, width, self.bits), count.integer)

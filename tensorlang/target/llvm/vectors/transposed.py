@@ -46,8 +46,8 @@ def rows(scope: Scope, loop: For) -> tuple[Load, ...]:
         read
         for read in reads
         if read.buffer.name not in written
-        and (_step(scope, read, scope.lanes.var) or 0) > _FAR
-        and _step(scope, read, loop.var.name) == 1
+        and (distance(scope, read, scope.lanes.var) or 0) > _FAR
+        and distance(scope, read, loop.var.name) == 1
     )
 
 
@@ -87,7 +87,7 @@ def straight(stmt: Stmt) -> list[Store] | None:
     return None
 
 
-def _step(scope: Scope, read: Load, name: str) -> int | None:
+def distance(scope: Scope, read: Load, name: str) -> int | None:
     """How many elements a read moves along with a variable, if that is one constant."""
     assert scope.lanes is not None
     along, total = replace(scope, lanes=replace(scope.lanes, var=name)), 0
