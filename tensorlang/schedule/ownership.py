@@ -77,7 +77,7 @@ def _axes(op: Operation) -> Iterator[Axis]:
         yield op.time
 
 
-def is_of(stage: str, found: Iterable[str], merged: Collection[str]) -> bool:
+def is_of(stage: str, found: Iterable[str], merged: Collection[str] = ()) -> bool:
     """Whether one of some stages is this one, or one that it was made from, by cache_write or rfactor, or `merged`."""
     return any(o == stage or stage.startswith(f"{o}.") or o in merged for o in found)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -121,6 +121,7 @@ class Schedule:
         self.tests_assumptions = False  # on every call: a record has stated them, and nobody answers for it
         fresh = _proven_at_the_end.get()
         self._proves_each_step = fresh is None
+        self._is_part = False  # of an attempt that is proven as one
         if fresh is not None:
             fresh.append(self)
 
@@ -217,11 +218,15 @@ class Schedule:
         """The name of an axis object in a stage; BadArgument unless it belongs there, or for no name anywhere."""
         self._declared = self._declared or Declared(self._keep_alive, self._names)
         found = owners(axis, self._asked, self._declared, self.program)
-        fused = {n for x in self._trace.steps if isinstance(x, p.FuseWith) for n in (x.stage, x.second)}
-        if found is None or (stage and not is_of(stage, found, fused - self.program.by_name.keys())):
+        if found is None or (stage and not is_of(stage, found) and not is_of(stage, found, self._fused_stages())):
             own = list(self._state.stages[stage].leaves) if stage in self._state.stages else []
             raise self._completed(foreign(axis, stage, found, own), asked)
         return axis.name if isinstance(axis.owner, Owner) else self._declared.name(axis)
+
+    def _fused_stages(self) -> Set[str]:
+        """The stages that are part of another one now."""
+        fused = {n for x in self._trace.steps if isinstance(x, p.FuseWith) for n in (x.stage, x.second)}
+        return fused - self.program.by_name.keys()
 
     def __getitem__(self, key: Any) -> Stage:
         if isinstance(key, Stage):
@@ -338,17 +343,23 @@ class Schedule:
         """Apply one step and prove the result legal; on a refusal the schedule stays as it was."""
         return self.advance(step, check=self._proves_each_step)
 
-    def attempt(self, change: Callable[[], object]) -> bool:
-        """Make a change that may be illegal: keep it and return True when it is legal, else undo it."""
-        before = self._state, self._trace
+    def attempt(self, change: Callable[[], object], as_one: bool = False) -> bool:
+        """Make a change that may be illegal: keep it and return True when it is legal, else undo it.
+
+        `as_one`: what it attempts itself is not proven, but for all of it at the end. What a step refuses is undone.
+        """
+        before, inside = (self._state, self._trace), self._is_part
+        self._is_part = inside or as_one
         try:
             change()
-            legal = is_legal(self._state)
+            legal = inside or is_legal(self._state)
         except ScheduleError:
             legal = False
-        if legal:
+        finally:
+            self._is_part = inside
+        if legal and not inside:
             self._attempted = self._state
-        else:
+        elif not legal:
             self._state, self._trace = before
         return legal
 
@@ -443,7 +454,7 @@ class Schedule:
     def again(self, fresh: bool = False) -> Schedule:
         """A copy that goes its own way and proves each step; `fresh`: of the program as declared, without a step."""
         made = copy.copy(self)
-        made._proves_each_step, made._undone_to = True, None
+        made._proves_each_step, made._undone_to, made._is_part = True, None, False
         made.groups = list(self.groups)
         if fresh:
             made._state, made._trace = initial_state(self._original), Trace()

@@ -11,12 +11,14 @@ from tensorlang.schedule import Schedule
 from tensorlang.schedule.explain import FormNote
 from tensorlang.schedules.anchor import Anchor
 from tensorlang.schedules.chains import Chain, chain_form, chains_of, parts_of
+from tensorlang.schedules.cpu.producers import place_producers
 from tensorlang.schedules.forms import forms_of, ordered_forms_of, usual_forms_of_gpu
 from tensorlang.schedules.gpu.elements import schedule_elements
 from tensorlang.schedules.moves import joins, near_axis
 from tensorlang.schedules.prepare import prepare
 from tensorlang.schedules.recognise import WRITTEN_OUT, Group, axes_read, groups_of, ordered_stages, reads_of, stage_of
 from tensorlang.schedules.room import Form, Room, Rooms
+from tensorlang.schedules.stencils import stencil_of
 from tensorlang.schedules.table import rule_of
 from tensorlang.schedules.words import is_word_layout, word_sum
 from tensorlang.target.spec import Target
@@ -36,8 +38,7 @@ def apply_forms(s: Schedule, machine: Target, rooms: Rooms | None = None) -> Non
     """Shape the loops of a whole program. In `rooms` of one's own sizes may stay open."""
     with s.proven_together("topi.schedule(...)"):
         prepare(s, machine)
-        program, taken = s.program, set[str]()
-        rooms = rooms or (lambda stage: Room(s, machine, stage, closed=True))
+        program, taken, made = s.program, set[str](), _usual_rooms(s, machine, rooms)
         tagged = {op.name: op.tag for op in program.ops if isinstance(op, ComputeOp)}
         empty = {op.tag.partition(".")[0] for op in program.ops if isinstance(op, ComputeOp) and _is_empty(op)}
         rules = {
@@ -50,7 +51,7 @@ def apply_forms(s: Schedule, machine: Target, rooms: Rooms | None = None) -> Non
             for name in chain[1:-1]:
                 s[name].compute_inline()
             taken.update(chain)
-            rule(rooms(main), Anchor(main, chain[-1], machine))
+            rule(made(main), Anchor(main, chain[-1], machine))
             s.forms = (*s.forms, FormNote(main, tagged[main], "the library's rule of the operator"))
         schedule_others(s, taken, machine, program, rooms)
 
@@ -65,11 +66,17 @@ def schedule_others(
     """Shape the loops of the stages of a program that no rule has taken, nor put into the loops of others."""
     touched = {op.name for op in program.ops if not _is_untouched(s, op.name)}
     apply = _apply_by_threads if machine.can.device else _apply_recognised
-    apply(s, program, taken | touched, machine, rooms or (lambda stage: Room(s, machine, stage, closed=True)))
+    apply(s, program, taken | touched, machine, rooms)
 
 
-def _apply_by_threads(s: Schedule, program: Program, taken: Set[str], machine: Target, rooms: Rooms) -> None:
+def _usual_rooms(s: Schedule, machine: Target, rooms: Rooms | None) -> Rooms:
+    """The rooms that are asked for, or closed ones."""
+    return rooms or (lambda stage: Room(s, machine, stage, closed=True))
+
+
+def _apply_by_threads(s: Schedule, program: Program, taken: Set[str], machine: Target, asked: Rooms | None) -> None:
     """Give what no rule has taken that of products or of sums, if it is one; else a thread computes each element."""
+    rooms = _usual_rooms(s, machine, asked)
     for group in reversed(groups_of(program, taken, transforms=False)):
         if (group.parts or group.main.reduce) and _is_untouched(s, group.main.name):
             _first_legal(s, group.main.name, usual_forms_of_gpu(machine, group), rooms)
@@ -81,10 +88,21 @@ def _apply_by_threads(s: Schedule, program: Program, taken: Set[str], machine: T
                 schedule_elements(rooms(op.name), op.name)
 
 
-def _apply_recognised(s: Schedule, program: Program, taken: Set[str], machine: Target, rooms: Rooms) -> None:
-    """Give every group of stages that no rule has taken the first of its forms that is legal, consumers first."""
-    for chain in reversed(chains_of(program, groups_of(program, taken, words=True), machine)):
-        _apply_to_chain(s, program, chain, machine, rooms)
+def _apply_recognised(s: Schedule, program: Program, taken: Set[str], machine: Target, asked: Rooms | None) -> None:
+    """Give every group of stages that no rule has taken the first of its forms that is legal, consumers first.
+
+    Usual forms are mostly legal: they are proven all at once, and one by one only where that fails.
+    """
+    rooms, forms = _usual_rooms(s, machine, asked), s.forms
+    chains = chains_of(program, groups_of(program, taken, words=True), machine)
+
+    def apply() -> None:
+        for chain in reversed(chains):
+            _apply_to_chain(s, program, chain, machine, rooms)
+
+    if asked is not None or not s.attempt(apply, as_one=True):
+        s.forms = forms
+        apply()
     for ordered in ordered_stages(program):
         _first_legal(s, ordered.name, ordered_forms_of(machine, ordered)[-1:], rooms)
 
@@ -104,9 +122,15 @@ def _apply_to_group(s: Schedule, program: Program, group: Group, machine: Target
         return
     if not group.main.points:
         s.forms = (*s.forms, FormNote(name, "as declared", "it has no iterations"))
-    elif group.parts or not (
-        is_elementwise(op) and _is_inlined(s, program, op) and s.attempt(s[name].compute_inline)
-    ):  # what makes a row is shaped with it
+    elif (
+        not group.parts  # what makes a row is shaped with it
+        and is_elementwise(op)
+        and _is_inlined(s, program, op)
+        and stencil_of(group) is None
+        and s.attempt(s[name].compute_inline)
+    ):
+        place_producers(rooms(name), group, inline=True)
+    else:
         _first_legal(s, name, forms_of(machine, group), rooms)
 
 

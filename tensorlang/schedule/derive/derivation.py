@@ -23,7 +23,7 @@ from tensorlang.schedule.derive.carried import only_new, tiles_ahead, with_tile
 from tensorlang.schedule.derive.following import Placement, root_order
 from tensorlang.schedule.derive.memory import Memory, rolled, tiled, with_arrays, with_local, with_updates
 from tensorlang.schedule.derive.places import Surroundings, earlier, surroundings
-from tensorlang.schedule.derive.plans import Derived, StagePlan, plan_all, plan_loops
+from tensorlang.schedule.derive.plans import BufferPlan, Derived, StagePlan, plan_all, plan_loops
 from tensorlang.schedule.derive.prefetching import Prefetching, prefetches
 from tensorlang.schedule.derive.stage_loops import Points, limits_of, loops_and_points, own_loops, with_lanes_around
 from tensorlang.schedule.derive.statements import statements_of
@@ -82,6 +82,12 @@ def ranges_in_place(state: ScheduleState, stage: str) -> dict[str, AxisRange]:
     else:
         plan = _with(state, known, last).stages[stage]
     return {loop.axis: loop.range for loop in plan.own}
+
+
+def memory_of(state: ScheduleState, op: Operation) -> Mapping[str, BufferPlan]:
+    """The plans of arrays, those of one operation among them: at the root these are whole, whatever else there is."""
+    stage = state.stages[op.name]
+    return derive(state).plans if stage.attach is not None else with_arrays(Memory(), state, op).plans
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from tensorlang.schedule.axis_range import constant
 from tensorlang.schedule.boxes import boxed_tile
 from tensorlang.schedule.check import legal_places
 from tensorlang.schedule.derive import derive
+from tensorlang.schedule.derive.derivation import memory_of
 from tensorlang.schedule.members import AxisLike, by_own_names
 from tensorlang.schedule.names import nearest
 from tensorlang.schedule.primitive import Decision, Outputs, Primitive, StageName, primitive, unnamed, value_of, whole
@@ -229,9 +230,9 @@ class StorageAlign(Primitive):
         storage = state.stages[self.stage].storage
         strides = {b.name: (place, self.factor, self.offset) for b in buffers(op)}
         made = state.stored(self.stage, replace(storage, aligned={**storage.aligned, **strides}))
+        plans, inside = memory_of(made, op), len(op.axes) - place - 1
         for b in buffers(op):
-            inside = len(op.axes) - place - 1
-            shape = derive(made).plans[b.name].buffer.shape
+            shape = plans[b.name].buffer.shape
             self._check(shape[len(shape) - inside :])
         return made, ()
 
