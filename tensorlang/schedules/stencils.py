@@ -8,6 +8,7 @@ from typing import TypeAlias
 from tensorlang.dataclass import dataclass
 from tensorlang.ir.affine import affine
 from tensorlang.ir.expr import Binary, Expr, Load, substitute, variables, walk
+from tensorlang.ir.operators import DIVISION
 from tensorlang.ir.simplify import simplify
 from tensorlang.schedules.accesses import cost_of_point
 from tensorlang.schedules.moves import cuts_of, near_axis
@@ -17,6 +18,8 @@ from tensorlang.te.operation import ComputeOp, loads
 
 _WORTH, _LEAST = 8, 2
 """Additions for each element that are worth a row that is written and read, and of one place: one joins a product."""
+_DIVISION, _DIVIDED = (*DIVISION, "div"), 3
+"""What takes longer than an addition, and how much: integers are divided by products and shifts."""
 _PLACES = 64
 """Places at most that a stage is read at before it is made once whatever it costs."""
 
@@ -28,7 +31,7 @@ Axes: TypeAlias = tuple[frozenset[str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Stencil:
-    """The stages of a group that are made once, producers first, each with the axis that numbers its rows.
+    """The stages of a group that are made once, producers first, each with the axis that numbers its rows, or elements.
 
     `row`: the axis of the main stage that moves these, by its place; `reads`: at how many places one is read; `even`:
     whether its rows move by as much from row to row.
@@ -60,10 +63,12 @@ def stencil_of(group: Group) -> Stencil | None:
         return None
     kept, spatial = _kept_of(group), group.main.spatial
     moved = {axis for stage in kept for axes, n in zip(stage.axes, stage.places, strict=True) if n > 1 for axis in axes}
-    if len(spatial) < 2 or not moved:
+    if not moved:
         return None
-    row = min(len(spatial) - 2, *(spatial.index(axis) for axis in moved))
-    rows = {k.stage.name: d for k in kept for d, axes in enumerate(k.axes[:-1]) if spatial[row] in axes}
+    along = len(spatial) > 1
+    row = min(len(spatial) - 1 - along, *(spatial.index(axis) for axis in moved))
+    numbered = ((k, k.axes[:-1] if along else k.axes) for k in kept)
+    rows = {k.stage.name: d for k, places in numbered for d, axes in enumerate(places) if spatial[row] in axes}
     found = [k for k in kept if k.stage.name in rows]
     if not found:
         return None
@@ -112,9 +117,15 @@ def _read(places: dict[str, dict[str, Place]], reader: str, op: ComputeOp, axes:
 
 def _is_worth(group: Group, stage: Stage, places: int) -> bool:
     """Whether a stage is made once; so is what comes from several places, whose readers would all come in pieces."""
-    cost = cost_of_point(stage.op)
+    cost = cost_of_point(stage.op) + _DIVIDED * sum(map(_divisions, stage.op.body))
     is_dear = places > _PLACES or (cost >= _LEAST and (places - 1) * cost >= _WORTH) or is_made_often(group, stage)
     return len(stage.op.body) == 1 and (is_dear or (places > 1 and bool(cuts_of(stage.op))))
+
+
+def _divisions(value: Expr) -> int:
+    """The quotients and remainders of what is read."""
+    divided = (n for n in walk(value) if isinstance(n, Binary) and n.op in _DIVISION)
+    return sum(any(isinstance(part, Load) for part in walk(n)) for n in divided)
 
 
 def _is_near(index: Expr) -> bool:

@@ -186,3 +186,43 @@ def test_long_windows_along_memory_are_vectors_of_results(terms: int) -> None:
     np.testing.assert_allclose(made(each, [a, w], [x, f], s), np.einsum("ijr,ir->ij", windows, f), 1e-4, 1e-4)
     s = topi.schedule([line], "llvm -num-cores=1")
     np.testing.assert_array_equal(made(line, [a], [x], s), windows[1].max(-1))
+
+
+def test_filters_of_one_row_are_made_piece_by_piece() -> None:
+    """Signals: one filter behind another, every second element, and of open sizes."""
+    a, x = given("A", 9001)
+    for step in (1, 2):
+        first = blurred(a, 0, "B", step=step)
+        agrees(blurred(blurred(first, 0, "C"), 0, "D"), [a], [x], "tiles")
+    n = te.var("n")
+    a = te.placeholder((n + 2,), name="A")
+    e = te.compute((n + 2,), lambda i: te.exp(a[i]) * 0.5, name="E")
+    out = te.compute((n,), lambda i: e[i] + e[i + 1] - e[i + 2], name="F")
+    assert form_of(out, "F") == "tiles"
+    for cores in (1, 2):
+        kernel = tensorlang.build(topi.schedule([out], f"llvm -num-cores={cores}"), [a, out])
+        for size in (1, 700, 12345):
+            values = np.random.default_rng(0).standard_normal(size + 2).astype("float32")
+            result = np.zeros(size, "float32")
+            kernel(values, result)
+            wanted = np.exp(values) * 0.5
+            np.testing.assert_allclose(result, wanted[:-2] + wanted[1:-1] - wanted[2:], 2e-5, 2e-5)
+
+
+@pytest.mark.parametrize(("width", "channels"), [(90, 3), (37, 4), (18, 2)])
+def test_rows_of_pixels_whose_channels_differ_are_kept(width: int, channels: int) -> None:
+    """Of an image with one channel more, and weighed by channels."""
+    a, x = given("A", 21, width + 4, channels + 1)
+    w, f = given("W", channels)
+    b = te.compute(
+        (21, width, channels),
+        lambda i, j, c: sum((a[i, j + k, c] * TAPS[k] for k in range(1, 5)), start=a[i, j, c] * 0.1),
+        name="B",
+    )
+    c = te.compute(
+        (17, width, channels),
+        lambda i, j, c: sum((b[i + k, j, c] * TAPS[k] for k in range(1, 5)), start=b[i, j, c] * 0.1) * w[c],
+        name="C",
+    )
+    agrees(c, [a, w], [x, f], "rings")
+    assert "unroll('c')" in str(topi.schedule([c], "llvm -num-cores=1"))
