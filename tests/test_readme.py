@@ -73,5 +73,6 @@ def test_all_commands_are_shown() -> None:
 def test_links_lead_somewhere() -> None:
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
     for page in pages:
-        for target in re.findall(r"\]\((?!https?://)([^)#]+)", page.read_text(encoding="utf-8")):
+        text = re.sub(r"`[^`\n]*`", "", page.read_text(encoding="utf-8"))  # code calls what it has taken out of a list
+        for target in re.findall(r"\]\((?!https?://)([^)#]+)", text):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
