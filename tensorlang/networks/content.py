@@ -13,12 +13,15 @@ from tensorlang.runtime import cache
 from tensorlang.runtime.digest import known_digest
 
 
-def content_of(path: Path) -> str:
-    """The content; what cannot be read has none, and is refused by whoever reads it."""
+def content_of(path: Path, names: Sequence[str] | None = None) -> str:
+    """The content, with files of these names, or those that are remembered.
+
+    What cannot be read has none, and is refused by whoever reads it.
+    """
     try:
-        own = known_digest(path)
-        named = cache.find(_key(own))
-        return " ".join([own, *(_digest(path.parent / name) for name in json.loads(named or "[]"))])
+        own = _digest(path)
+        files = json.loads(cache.find(_key(own)) or "[]") if names is None else names
+        return " ".join([own, *(_digest(path.parent / name) for name in files)])
     except OSError:
         return ""
 

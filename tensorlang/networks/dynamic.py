@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tensorlang.errors import ArgumentError, DefinitionError
+from tensorlang.networks.content import content_of
 from tensorlang.networks.model import Model
 from tensorlang.networks.onnx.fallback import check_fallback
-from tensorlang.networks.onnx.reading import declared_inputs
+from tensorlang.networks.onnx.reading import data_files, declared_inputs, opened, with_data
 from tensorlang.networks.quantization import Quantization, quantization_of
 from tensorlang.networks.signature import Array, Plain
 from tensorlang.networks.starting import compile_model
-from tensorlang.runtime.digest import known_digest
 from tensorlang.target import parse
 from tensorlang.target.spec import Target
 
@@ -73,9 +73,10 @@ class DynamicModel:
         quantize: Quantization | None = None,
     ) -> None:
         """See `compile_dynamic`."""
-        self.name, declared = declared_inputs(model)
+        proto, files = _opened(model)
+        self.name, declared = declared_inputs(proto)
         self.inputs = {name: dims for name, dims in declared.items() if name not in known}
-        self._model, self._content = model, _content(model)
+        self._model, self._files, self._content = model, files, _content(model, files)
         self._target, self._kept, self._numerics, self._known = target, kept, numerics, known
         self._fallback, self._quantize = fallback, quantize
         self._models: OrderedDict[Shapes, Future[Model]] = OrderedDict()
@@ -120,7 +121,7 @@ class DynamicModel:
         try:
             named = self._checked(shapes)
             with _compiling:
-                if _content(self._model) != self._content:
+                if _content(self._model, self._files) != self._content:
                     raise DefinitionError(f"{self._model} has changed since it was opened")
                 how = self._numerics, self._known, self._fallback, self._quantize
                 model = compile_model(self._model, self._target, None, named, *how)
@@ -168,6 +169,15 @@ class DynamicModel:
         return f"DynamicModel({self.name}: {inputs}; compiled for {len(self.shapes)} shapes)"
 
 
-def _content(model: Any) -> str:
-    """What changes with a file; nothing for models that are none."""
-    return known_digest(Path(model)) if isinstance(model, str | os.PathLike) else ""
+def _opened(model: Any) -> tuple[Any, list[str]]:
+    """A model with its weights, and the files of these beside it; none for models that are in no file."""
+    if not isinstance(model, str | os.PathLike):
+        return model, []
+    proto = opened(Path(model))
+    files = data_files(proto)
+    return with_data(proto, Path(model)), files
+
+
+def _content(model: Any, files: Sequence[str]) -> str:
+    """What changes with a file and those of its weights; nothing for models that are none."""
+    return content_of(Path(model), files) if isinstance(model, str | os.PathLike) else ""

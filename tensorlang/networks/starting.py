@@ -100,15 +100,23 @@ def compile_model(
 
 
 def _beside(function: Callable[[], T]) -> Callable[[], T]:
-    """Call a function that lets others run, in a thread with the settings of this one; the result is waited for."""
-    made, settings = list[T](), copy_context()
-    thread = Thread(target=lambda: made.append(settings.run(function)))
+    """Call a function that lets others run, in a thread with the settings of this one; its result is waited for."""
+    made, raised, settings = list[T](), list[BaseException](), copy_context()
+
+    def call() -> None:
+        try:
+            made.append(settings.run(function))
+        except BaseException as error:  # raised where the result is wanted
+            raised.append(error)
+
+    thread = Thread(target=call)
     thread.start()
 
     def result() -> T:
         thread.join()
-        (found,) = made
-        return found
+        if raised:
+            raise raised.pop()
+        return made.pop()
 
     return result
 

@@ -107,6 +107,22 @@ def test_what_does_not_fit_is_told_and_tried_again(tmp_path: Path) -> None:
         tensorlang.compile_dynamic(tmp_path / "none.onnx")
 
 
+def test_weights_beside_a_file_that_change(tmp_path: Path) -> None:
+    path, weights = tmp_path / "m.onnx", tmp_path / "apart.bin"
+    proto = model([node("Add", "x w", "y")], {"x": ("rows", WIDTH)}, "y", {"w": drawn(WIDTH)})
+    onnx.save(proto, path, save_as_external_data=True, size_threshold=0, location=weights.name)
+    made, content = tensorlang.compile_dynamic(path), weights.read_bytes()
+    for rows in (2, 3):
+        x = drawn(rows, WIDTH)
+        np.testing.assert_array_equal(made(x), x + drawn(WIDTH))
+    weights.write_bytes(content[::-1])
+    with pytest.raises(DefinitionError, match="has changed since it was opened"):
+        made(drawn(4, WIDTH))
+    weights.unlink()
+    with pytest.raises(DefinitionError, match="has changed since it was opened"):
+        made(drawn(4, WIDTH))
+
+
 def test_a_file_that_changes(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     onnx.save(tagger(), path)

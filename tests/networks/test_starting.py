@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -272,6 +273,43 @@ def test_weights_elsewhere_are_refused_before_they_are_read(file: Path, tmp_path
     with pytest.raises(DefinitionError, match="apart"):
         tensorlang.compile(path)
     assert not list(config.get("cache_dir").glob("*.weights"))
+
+
+def test_weights_of_functions_are_content(file: Path, tmp_path: Path) -> None:
+    """Tensors of nodes in functions, which lie in other files as those of nodes of graphs do."""
+    tensor = onnx.TensorProto(data_type=onnx.TensorProto.FLOAT, dims=[6], data_location=onnx.TensorProto.EXTERNAL)
+    tensor.external_data.add(key="location", value="apart.bin")
+    nodes = [node("Constant", "", "w", value=tensor), node("Add", "a w", "b")]
+    opsets = [onnx.helper.make_opsetid(domain, 17) for domain in ("", "own")]
+    own = onnx.helper.make_function("own", "AddWeights", ["a"], ["b"], nodes, opsets[:1])
+    proto = model([node("AddWeights", "x", "y", domain="own")], {"x": (4, 6)}, "y")
+    proto.opset_import.append(opsets[1])
+    proto.functions.append(own)
+    path = tmp_path / "functions.onnx"
+    path.write_bytes(proto.SerializeToString())
+    for weights in (drawn(6), drawn(6, seed=3)):
+        (tmp_path / "apart.bin").write_bytes(weights.tobytes())
+        np.testing.assert_array_equal(tensorlang.compile(path)(INPUT), INPUT + weights)
+    path.write_bytes(path.read_bytes().replace(b"apart.bin", b"apart\xffbin"))
+    with pytest.raises(DefinitionError, match="no UTF-8"):
+        tensorlang.compile(path)
+
+
+def test_what_is_no_file_is_refused_and_not_waited_for(file: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.onnx")
+    for name in (tmp_path / "pipe.onnx", "model\0.onnx"):
+        with pytest.raises(DefinitionError, match="there is no file"):
+            tensorlang.compile(name)
+
+
+def test_a_warning_that_is_an_error_is_raised(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is given in another thread."""
+    tensorlang.compile(file)
+    config.get("cache_dir").chmod(0o777)
+    monkeypatch.setattr(cache, "_told", set())
+    with warnings.catch_warnings(), pytest.raises(CacheRefused):
+        warnings.simplefilter("error")
+        tensorlang.compile(file)
 
 
 def test_files_that_were_not_used_for_longest_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

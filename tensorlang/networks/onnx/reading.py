@@ -133,13 +133,19 @@ def opened(path: Path) -> Any:
 
 
 def data_files(proto: Any) -> list[str]:
-    """The files that hold weights of a model, by the names that it has for them."""
+    """The files that hold weights of a model, by the names that it has for them; DefinitionError for other names."""
     external = onnx_package().TensorProto.EXTERNAL
     graphs = list(graphs_of(proto.graph))
+    held = [t for graph in graphs for t in graph.initializer]
+    graphs += [graph for function in proto.functions for graph in graphs_of(function)]
     attributes = [a for graph in graphs for node in graph.node for a in node.attribute]
-    tensors = [*(t for graph in graphs for t in graph.initializer), *(t for a in attributes for t in (a.t, *a.tensors))]
+    tensors = [*held, *(t for a in attributes for t in (a.t, *a.tensors))]
     found = [entry for t in tensors if t.data_location == external for entry in t.external_data]
-    return sorted({entry.value for entry in found if entry.key == "location"})
+    names = {entry.value for entry in found if entry.key == "location"}
+    for name in names:
+        if not isinstance(name, str):
+            raise DefinitionError(f"{name!r}, a file of weights of the model, is no UTF-8")
+    return sorted(names)
 
 
 def with_data(proto: Any, path: Path) -> Any:
