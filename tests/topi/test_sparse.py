@@ -13,6 +13,7 @@ import tensorlang
 from tensorlang import te, topi
 from tensorlang.classic.sparse_data import random_bsr_matrix
 from tensorlang.errors import DefinitionError, KernelError
+from tensorlang.topi.sparse.matrices import CSRPlaceholder
 from tests.device_targets import on_cuda, on_opencl
 from tests.topi.calls import Call, check, floats, ran
 from tests.topi.programs import Array, close
@@ -191,3 +192,21 @@ def test_what_makes_no_sense_is_refused(name: str) -> None:
 def test_blocks_without_elements_are_refused() -> None:
     with pytest.raises(ValueError, match="blocks of 0 by 1 do not divide a matrix of 4 by 4"):
         random_bsr_matrix(4, 4, 0, 1, 0.5)
+
+
+def test_rows_of_sparse_matrices_end_where_their_elements_do() -> None:
+    """Vectors of columns, over the elements of one row: rows side by side would run as long as the longest could be."""
+    data, indices, indptr = (
+        te.placeholder(shape, dtype, name)
+        for shape, dtype, name in (
+            ((1000,), "float32", "data"),
+            ((1000,), "int32", "indices"),
+            ((257,), "int32", "indptr"),
+        )
+    )
+    matrix = CSRPlaceholder((te.const(256), te.const(256)), data, indices, indptr)
+    for made in (
+        topi.sparse.csrmm(matrix, te.placeholder((256, 128), name="dense")),
+        topi.nn.sparse_dense_sp_lhs(data, indices, indptr, te.placeholder((64, 256), name="y")),
+    ):
+        assert [note.form for note in topi.schedule(made, "llvm -mcpu=znver4", tuned=False).forms] == ["lanes"]

@@ -91,8 +91,20 @@ def is_used_again(stage: Described, lanes: int) -> bool:
 
 
 def slides(stage: Described, lanes: int) -> bool:
-    """Whether a vector of results reads neighbours of what the next term reads, however many terms there are."""
-    return any(roles.sliding and roles.extent(roles.vector) >= lanes for roles in all_roles(stage, lanes)[:1])
+    """Whether a vector of results reads neighbours of what the next term reads, however many terms there are.
+
+    Rows that begin where data say slide along no memory: each has terms of its own.
+    """
+    return any(
+        _slides_along(roles, roles.vector) and roles.extent(roles.vector) >= lanes
+        for roles in all_roles(stage, lanes)[:1]
+    )
+
+
+def _slides_along(roles: Roles, axis: str) -> bool:
+    """Whether an axis of the reduction is added to another where something is read."""
+    places = ([name for name, _ in terms] for access in roles.stage.reads for terms in access.dims)
+    return any(axis in names and any(step in names for step in roles.sliding) for names in places)
 
 
 def _shapes(target: Target, group: Group, roles: Roles) -> Iterator[Shape]:
