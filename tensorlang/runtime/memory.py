@@ -17,8 +17,8 @@ from tensorlang.dataclass import dataclass
 ALIGNMENT = 64
 """Bytes of a line of a cache, and of the widest vector: in an array that begins elsewhere each lies in two lines."""
 HUGE_PAGE = 1 << 21
-_MADV_HUGEPAGE, _MADV_POPULATE_READ = 14, 22
-"""What Linux's `madvise` calls them, and reading pages ahead."""
+_MADV_HUGEPAGE, _MADV_POPULATE_READ, _MADV_COLLAPSE = 14, 22, 25
+"""What Linux's `madvise` calls them, reading pages ahead, and making huge pages of those that are there already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,9 @@ def _block(size: int) -> npt.NDArray[np.uint8]:
     whole = np.empty(-(-size // unit) * unit + unit, np.uint8)
     start = -whole.ctypes.data % unit
     if unit == HUGE_PAGE and sys.platform == "linux":
-        ctypes.CDLL(None).madvise(ctypes.c_void_p(whole.ctypes.data + start), ctypes.c_size_t(size), _MADV_HUGEPAGE)
+        library, begin, length = ctypes.CDLL(None), whole.ctypes.data + start, -(-size // unit) * unit
+        for advice in (_MADV_HUGEPAGE, _MADV_COLLAPSE):  # memory that was used before has small pages here and there
+            library.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(length), advice)
     return whole[start : start + size]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -55,3 +57,16 @@ def test_large_blocks_ask_for_huge_pages() -> None:
     for array in (large, small[0], small[2]):
         assert asked_for_huge_pages(array.ctypes.data)
     assert large.ctypes.data % HUGE_PAGE == small[0].ctypes.data % HUGE_PAGE == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
+def test_memory_that_was_used_before_is_made_huge_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[tuple[int, int, int]]()
+
+    class Library:
+        def madvise(self, begin: ctypes.c_void_p, length: ctypes.c_size_t, advice: int) -> None:
+            asked.append((begin.value or 0, length.value, advice))
+
+    monkeypatch.setattr("tensorlang.runtime.memory.ctypes.CDLL", lambda name: Library())
+    large = aligned_empty((HUGE_PAGE + 5,), np.uint8)
+    assert asked == [(large.ctypes.data, 2 * HUGE_PAGE, advice) for advice in (14, 25)]

@@ -36,8 +36,10 @@ _STEPS = (1, 2, 4, 8, 16, 32, 64)
 """Steps over keys from one to those that are fetched meanwhile."""
 _PAGE = 16
 """Keys of a page of a cache, about."""
-_LAST = 4
-"""Lanes that are added up for a panel of keys."""
+_LAST, _LAST_OF_NARROW = 4, 8
+"""Lanes that are added up for a panel of keys: all at once, while nothing is read; more of narrow ones, which wait for
+arithmetic and not for memory.
+"""
 _KEYS = (16, 32, 64, 128, 256)
 """Keys whose values are added up for some columns after the others."""
 
@@ -156,7 +158,8 @@ def _score(room: Room, part: Mapping[str, str], keys: Buffer, lanes: int) -> Non
     if dot:
         lane, _ = score.split(lane, factor=2)
     products = s[partial_results(s, part[SCORE], lane.name, len(score.op.axis))]
-    _, lane = score.split(score.op.reduce_axis[0], factor=min(_LAST, lanes))
+    last = _LAST if dtypes.info(keys.dtype).bits >= dtypes.info(s[part[SCORE]].op.dtype).bits else _LAST_OF_NARROW
+    _, lane = score.split(score.op.reduce_axis[0], factor=min(last, lanes))
     sums = s[partial_results(s, part[SCORE], lane.name, len(score.op.axis))]
     for stage in (score, sums):
         stage.compute_at(s[part[SCALED]], panel)
