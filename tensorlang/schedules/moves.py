@@ -20,14 +20,14 @@ _UNEVEN = ("floormod", "truncmod", "bitand", "bitor", "bitxor")
 
 
 def near_axis(stage: Stage) -> str | None:
-    """The axis along which a read lies in memory, where that is not the last axis of the stage."""
+    """The axis along which a read lies in memory, or backwards, where that is not the last axis of the stage."""
     if stage.reduce:
         return None
     for read in stage.reads:
         rank = max((d for d, size in enumerate(read.shape, 1) if size != 1), default=0)
         access = replace(read, shape=read.shape[:rank], dims=read.dims[:rank])
         for axis in stage.spatial[:-1]:
-            if access.stride_one(axis) and stage.spatial[-1] in access.axes and stage.extents[axis] > 1:
+            if access.stride(axis) in (1, -1) and stage.spatial[-1] in access.axes and stage.extents[axis] > 1:
                 return axis
     return None
 

@@ -149,3 +149,14 @@ def test_limits_of_what_is_read_cut_rows(dtype: str) -> None:
             made = np.zeros_like(x)
             kernel(x, made)
             np.testing.assert_array_equal(made, tall[:-2] + tall[2:] + wanted)
+
+
+@pytest.mark.parametrize(("dtype", "shape"), [("uint8", (70, 133)), ("float32", (37, 90))])
+def test_rotated_images_are_turned_in_tiles(dtype: str, shape: tuple[int, int]) -> None:
+    a, x = given("A", *shape, dtype=dtype)
+    rows, columns = shape
+    left = te.compute((columns, rows), lambda i, j: a[j, columns - 1 - i], name="left")
+    right = te.compute((columns, rows), lambda i, j: a[rows - 1 - j, i], name="right")
+    for output in (left, right):
+        assert form_of(output) == "turned"
+        agrees(output, [a], [x])

@@ -114,7 +114,8 @@ def schedule_turned(room: Room, name: str) -> None:
 def turn_around(room: Room, name: str, near: str, bits: int | None = None) -> None:
     """Make tiles of a stage that reads along its axis `near`, which are turned around in registers.
 
-    Square tiles, one row of tiles of the input after the other, touch few pages of memory at a time.
+    Square tiles, one row of tiles of the input after the other, touch few pages of memory at a time. The loop along
+    what is read is inside of the vectors: there code generation reads rows as they lie.
     """
     out, op = room.s[name], compute_op(room.s, name)
     lanes = room.target.lanes(bits or dtypes.info(op.dtype).bits)
@@ -128,6 +129,6 @@ def turn_around(room: Room, name: str, near: str, bits: int | None = None) -> No
     down, i = out.split(near, factor=sides[1], tail="peel")
     row, vector = out.split(j, factor=lanes, tail="peel")
     outer = [axis for axis in names[:-1] if axis != near]
-    out.reorder(*outer, across, down, row, i, vector)
+    out.reorder(*outer, across, down, row, vector, i)
     out.vectorize(vector)
     run_in_parallel(room.s, name, [*outer, across.name], room.target)

@@ -95,3 +95,23 @@ def test_every_other_element_takes_two_loads_and_a_shuffle(cond: bool) -> None:
     assembly = tensorlang.build(s, [A, B], target=AVX512).get_source("asm")
     assert "vpermt2ps" in assembly or "vpermi2ps" in assembly or "vshufps" in assembly
     assert "vgather" not in assembly and "vinsertps" not in assembly
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(16, 32), (23, 19), (70, 45)])
+@pytest.mark.parametrize("dtype", ["float32", "uint8"])
+def test_rows_are_read_backwards(rows: int, columns: int, dtype: str) -> None:
+    """As where an image is rotated: along the rows, down the rows, or both."""
+    a = np.random.default_rng(0).integers(0, 100, (rows, columns)).astype(dtype)
+    A = te.placeholder(a.shape, dtype, "A")
+    for down, along in ((1, -1), (-1, 1), (-1, -1)):
+
+        def at(c: Expr, w: Expr, down: int = down, along: int = along) -> Expr:
+            return A[w if down > 0 else rows - 1 - w, c if along > 0 else columns - 1 - c]
+
+        B = te.compute((columns, rows), at, name="B")
+        s = te.create_schedule(B.op)
+        s[B].reorder("w", "c")
+        s[B].vectorize("w")
+        made = np.zeros((columns, rows), dtype)
+        tensorlang.build(s, [A, B])(a, made)
+        np.testing.assert_array_equal(made, a[::down, ::along].T)

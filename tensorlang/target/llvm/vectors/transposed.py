@@ -46,8 +46,8 @@ def rows(scope: Scope, loop: For) -> tuple[Load, ...]:
         read
         for read in reads
         if read.buffer.name not in written
-        and (distance(scope, read, scope.lanes.var) or 0) > _FAR
-        and distance(scope, read, loop.var.name) == 1
+        and abs(distance(scope, read, scope.lanes.var) or 0) > _FAR
+        and distance(scope, read, loop.var.name) in (1, -1)
     )
 
 
@@ -103,30 +103,42 @@ def _columns(fn: Function, scope: Scope, read: Load, name: str, first: Value, co
     """The values of a read in `count` iterations from `first` on, all lanes of each."""
     lanes = scope.lanes
     assert lanes is not None
+    backwards = distance(scope, read, name) == -1
+    begin = binary(fn, "add", first, literal(count - 1, INDEX)) if backwards else first
     access = Load(read.buffer, tuple(scope.expanded(i) for i in read.index))
     loaded: list[Value] = []
     for lane in range(lanes.width if lanes.active is None else lanes.active):
-        at = scope.scalar(binary(fn, "add", lanes.first, literal(lane, INDEX))).bind(name, first)
+        at = scope.scalar(binary(fn, "add", lanes.first, literal(lane, INDEX))).bind(name, begin)
         where = replace(place(fn, at, access), width=count, step=literal(1, INDEX))
         loaded.append(memory.load(fn, where, None))
-    return _transposed(fn, loaded, lanes.width)
+    columns = _transposed(fn, loaded, lanes.width)
+    return columns[::-1] if backwards else columns
 
 
 def _transposed(fn: Function, parts: list[Value], lanes: int) -> list[Value]:
     """The columns of rows of equal length, as vectors: blocks change places over half the size, a quarter, ... one.
 
-    Lanes beyond the last row hold anything.
+    Of rows that are shorter than vectors, several lie in one. Lanes beyond the last row hold anything.
     """
-    height, width, dtype = len(parts), parts[0].lanes, parts[0].dtype
-    size = 1 << (max(lanes, width) - 1).bit_length()
-    grown = [memory.shuffle(fn, row, row, [*range(width), *[-1] * (size - width)]) for row in parts]
-    square = [*grown, *[Value("poison", dtype, size)] * (size - height)]
-    distance = size // 2
+    width, dtype = parts[0].lanes, parts[0].dtype
+    columns, size = (1 << (n - 1).bit_length() for n in (width, max(lanes, width)))
+    grown = [memory.shuffle(fn, row, row, [*range(width), *[-1] * (columns - width)]) for row in parts]
+    rows = [*grown, *[Value("poison", dtype, columns)] * (size - len(parts))]
+    square = [_joined(fn, rows[number::columns]) for number in range(columns)]
+    distance = columns // 2
     while distance:
         low = [lane - distance + size if lane & distance else lane for lane in range(size)]
         high = [lane + size if lane & distance else lane + distance for lane in range(size)]
-        for i in (i for i in range(size) if not i & distance):
+        for i in (i for i in range(columns) if not i & distance):
             a, b = square[i], square[i + distance]
             square[i], square[i + distance] = memory.shuffle(fn, a, b, low), memory.shuffle(fn, a, b, high)
         distance //= 2
     return [memory.shuffle(fn, column, column, list(range(lanes))) for column in square[:width]]
+
+
+def _joined(fn: Function, parts: list[Value]) -> Value:
+    """A power of two of vectors behind one another."""
+    while len(parts) > 1:
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        parts = [memory.shuffle(fn, a, b, list(range(2 * a.lanes))) for a, b in pairs]
+    return parts[0]
