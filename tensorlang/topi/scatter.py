@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError
@@ -17,7 +17,10 @@ from tensorlang.topi.creation import full
 from tensorlang.topi.transform import reshape
 
 _cast: Any = te.cast  # of numbers and of expressions
-_HOW = ("update", "add", "mul", "mean", "min", "max")
+Script: TypeAlias = Callable[..., Any]
+"""What `te.hybrid.script` reads."""
+_COMBINED = {"add": te.add, "mul": te.multiply, "min": te.minimum, "max": te.maximum}
+_HOW = ("update", "mean", *_COMBINED)
 
 
 @checked
@@ -52,12 +55,14 @@ def scatter_elements(
         computed(given, lambda *i: as_int64(indices(*i)), f"{name}_indices") if indices.dtype == "uint64" else indices
     )
     outer, inner = math.prod(part[:where]), math.prod(part[where + 1 :])
+    before, behind = ([outer] if outer != 1 else []), ([inner] if (outer, inner) != (1, 1) else [])
     flat, at, new = (
-        reshape(x, (outer, n, inner), f"{name}_{word}")
+        _shaped(x, (*before, n, *behind), f"{name}_{word}")
         for x, n, word in ((box, shape[where], "data"), (signed, given[where], "at"), (updates, given[where], "new"))
     )
-    made = _written(flat, at, new, reduction, f"{name}_written")
-    written = reshape(made, part, name if box is data else f"{name}_box")
+    whole, is_flat = name if box is data else f"{name}_box", flat.shape == box.shape
+    made = _written(flat, at, new, reduction, whole if is_flat else f"{name}_written")
+    written = _shaped(made, part, whole)
     if box is data:
         return written
 
@@ -111,21 +116,23 @@ def scatter_nd(
     many, inner = math.prod(points), math.prod(shape[count:])
     rows = reshape(indices, (count, many), f"{name}_rows")
 
-    def place(_: Expr, k: Expr, __: Expr) -> Expr:
+    def place(k: Expr) -> Expr:
         """The number of a point; one that is out of range stays so."""
-        flat: Expr = te.const(0, "int64")
+        number: Expr = te.const(0, "int64")
         inside: list[Expr] = []
         for row, extent in enumerate(shape[:count]):
             at = as_int64(rows(row, k))
             at = te.select(binary("lt", at, 0), at + extent, at)
             inside += [binary("ge", at, 0), binary("lt", at, extent)]
-            flat = flat * extent + at
-        return te.select(te.all(*inside), flat, te.const(math.prod(shape[:count]), "int64"))
+            number = number * extent + at
+        return te.select(te.all(*inside), number, te.const(math.prod(shape[:count]), "int64"))
 
-    at = computed((1, many, 1), place, f"{name}_at")
-    given = reshape(data, (1, math.prod(shape[:count]), inner), f"{name}_data")
-    new = reshape(updates, (1, many, inner), f"{name}_new")
-    return reshape(_written(given, at, new, mode, f"{name}_written"), shape, name)
+    flat = [math.prod(shape[:count]), *([inner] if inner != 1 else [])]
+    at = computed((many, 1)[: len(flat)], lambda k, *_: place(k), f"{name}_at")
+    given = _shaped(data, flat, f"{name}_data")
+    new = _shaped(updates, (many, *flat[1:]), f"{name}_new")
+    is_flat = given.shape == data.shape
+    return _shaped(_written(given, at, new, mode, name if is_flat else f"{name}_written"), shape, name)
 
 
 @checked
@@ -172,6 +179,11 @@ def sparse_to_dense(
     return scatter_nd(start, rows, values, "update", name)
 
 
+def _shaped(x: Tensor, shape: Sequence[int], name: str) -> Tensor:
+    """A tensor in another shape; itself where that is its own: scripts read arrays, and so a copy."""
+    return x if extents(name, x) == tuple(shape) else reshape(x, shape, name)
+
+
 def _check(name: str, data: Tensor, indices: Tensor, updates: Tensor, how: str, fits: bool) -> None:
     if how not in _HOW or (how != "update" and data.dtype == "bool"):
         raise DefinitionError(f"{name} combines numbers by one of {_HOW}, bools by update; got {how!r} of {data.dtype}")
@@ -183,10 +195,65 @@ def _check(name: str, data: Tensor, indices: Tensor, updates: Tensor, how: str, 
 
 
 def _written(data: Tensor, at: Tensor, updates: Tensor, how: str, name: str) -> Tensor:
-    """Data [outer, n, inner] with updates [outer, m, inner], in their order, at places [outer, m, inner or 1]."""
-    (outer, n, inner), (_, m, own), dtype = extents(name, data), extents(name, at), data.dtype
-    wide = int(own == inner)
-    add, mul, mean, least, most = (how == word for word in _HOW[1:])
+    """Data [n], [n, inner] or [outer, n, inner] with updates, in their order, at places; of these `inner` may be 1."""
+    script = (_written_elements, _written_rows, _written_blocks)[data.ndim - 1]
+    found = te.hybrid.script(name=name)(script(data, at, how))(data, at, updates)
+    assert isinstance(found, Tensor)
+    return found
+
+
+def _choice(how: str) -> tuple[bool, bool, Any]:
+    """Whether the update counts, or its mean with what is there; else what makes one of both."""
+    return how == "update", how == "mean", _COMBINED.get(how)
+
+
+def _written_elements(data: Tensor, at: Tensor, how: str) -> Script:
+    (n,), (m,), dtype = extents("", data), extents("", at), data.dtype
+    update, mean, combine = _choice(how)
+
+    def scattered(data, at, updates):  # type: ignore[no-untyped-def]
+        made = te.output_tensor((n,), dtype)
+        for i in range(n):
+            made[i] = data[i]
+        for k in range(m):
+            place = _cast(at[k], "int64")
+            place = place + n if place < 0 else place
+            if update:
+                made[place] = updates[k]
+            else:
+                made[place] = (made[place] + updates[k]) / 2 if mean else combine(made[place], updates[k])
+        return made
+
+    return scattered
+
+
+def _written_rows(data: Tensor, at: Tensor, how: str) -> Script:
+    (n, inner), (m, own), dtype = extents("", data), extents("", at), data.dtype
+    wide, (update, mean, combine) = int(own == inner), _choice(how)
+
+    def scattered(data, at, updates):  # type: ignore[no-untyped-def]
+        made = te.output_tensor((n, inner), dtype)
+        for i in range(n):
+            for a in range(inner):
+                made[i, a] = data[i, a]
+        for k in range(m):
+            for a in range(inner):
+                place = _cast(at[k, a * wide], "int64")
+                place = place + n if place < 0 else place
+                if update:
+                    made[place, a] = updates[k, a]
+                elif mean:
+                    made[place, a] = (made[place, a] + updates[k, a]) / 2
+                else:
+                    made[place, a] = combine(made[place, a], updates[k, a])
+        return made
+
+    return scattered
+
+
+def _written_blocks(data: Tensor, at: Tensor, how: str) -> Script:
+    (outer, n, inner), (_, m, own), dtype = extents("", data), extents("", at), data.dtype
+    wide, (update, mean, combine) = int(own == inner), _choice(how)
 
     def scattered(data, at, updates):  # type: ignore[no-untyped-def]
         made = te.output_tensor((outer, n, inner), dtype)
@@ -198,20 +265,12 @@ def _written(data: Tensor, at: Tensor, updates: Tensor, how: str, name: str) -> 
                 for a in range(inner):
                     place = _cast(at[b, k, a * wide], "int64")
                     place = place + n if place < 0 else place
-                    if add:
-                        made[b, place, a] = made[b, place, a] + updates[b, k, a]
-                    elif mul:
-                        made[b, place, a] = made[b, place, a] * updates[b, k, a]
+                    if update:
+                        made[b, place, a] = updates[b, k, a]
                     elif mean:
                         made[b, place, a] = (made[b, place, a] + updates[b, k, a]) / 2
-                    elif least:
-                        made[b, place, a] = min(made[b, place, a], updates[b, k, a])
-                    elif most:
-                        made[b, place, a] = max(made[b, place, a], updates[b, k, a])
                     else:
-                        made[b, place, a] = updates[b, k, a]
+                        made[b, place, a] = combine(made[b, place, a], updates[b, k, a])
         return made
 
-    found = te.hybrid.script(name=name)(scattered)(data, at, updates)
-    assert isinstance(found, Tensor)
-    return found
+    return scattered

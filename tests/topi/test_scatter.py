@@ -180,3 +180,16 @@ def test_what_makes_no_sense_is_refused(name: str) -> None:
     call, message = REFUSED[name]
     with pytest.raises(DefinitionError, match=message):
         call()
+
+
+def test_threads_share_the_columns_of_updates_that_wait_for_each_other() -> None:
+    data, updates = te.placeholder((30, 80)), te.placeholder((2000, 80))
+    at = te.placeholder((2000, 80), "int32")
+    made = topi.scatter_elements(data, at, updates, 0, "add")
+    s = topi.schedule(made, target="llvm -num-cores=2")
+    assert "parallel a_1_o in range(2)" in str(tensorlang.lower(s, [data, at, updates, made]))
+    given = [floats(30, 80), np.random.default_rng(3).integers(-30, 30, (2000, 80), np.int32), floats(2000, 80)]
+    wanted, found = given[0].copy(), np.empty_like(given[0])
+    np.add.at(wanted, (given[1], np.arange(80)), given[2])
+    tensorlang.build(s, [data, at, updates, made])(*given, found)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)

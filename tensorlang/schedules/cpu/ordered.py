@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from math import prod
 
@@ -27,6 +28,8 @@ _JAM = 4
 """Rows that are added to results at a time."""
 _SHARED = 1 << 17
 """Iterations that are worth to be shared between threads, which have to wait for each other."""
+_COLUMNS = 32
+"""Elements of a row that a thread has at least: several lines."""
 _BESIDE = 4
 """Rows side by side: operations that wait take four cycles or so.
 
@@ -91,6 +94,8 @@ def _declared(room: Room, op: HybridOp) -> None:
     Sums over the rows of a matrix take row by row, so that their results make vectors.
     """
     _sum_by_rows(room, op)
+    if room.target.cores > 1:
+        _share_columns(room, op)
     _vectorize(room, op)
     _run_beside(room, op)
     if room.target.cores > 1:
@@ -109,6 +114,33 @@ def _share(room: Room, op: HybridOp) -> None:
         points = prod(extents[axis] or _SHARED for axis in place[1:])
         if points >= _SHARED and shared.isdisjoint(place):
             shared.update(next(([axis] for axis in place[:-1] if room.s.attempt(partial(loops.parallel, axis))), []))
+
+
+def _share_columns(room: Room, op: HybridOp) -> None:
+    """Give each thread some columns of all rows, where rows have to wait, as updates at places that data say."""
+    loops, stage, ranges = room.s[op.name], room.s.state.stages[op.name], room.s.state.axis_ranges(op.name)
+    cores = room.target.cores
+    for place in sorted({place for place in stage.places.values() if len(place) > 1}):
+        extents = [constant(ranges[axis].extent) or 1 for axis in place]
+        if prod(extents) < _SHARED or extents[-1] < _COLUMNS * cores:
+            continue
+        if all(_waits(room, op, axis) for axis, extent in zip(place[:-1], extents) if extent != 1):
+            room.s.attempt(partial(_columns_apart, loops, place, cores))
+
+
+def _waits(room: Room, op: HybridOp, axis: str) -> bool:
+    """Whether the iterations of a loop have to wait for each other."""
+    try:
+        room.s.again()[op.name].parallel(axis)
+    except ScheduleError:
+        return True
+    return False
+
+
+def _columns_apart(loops: Stage, place: Sequence[str], cores: int) -> None:
+    outer, inner = loops.split(place[-1], nparts=cores)
+    loops.reorder(outer, *place[:-1], inner)
+    loops.parallel(outer)
 
 
 def _sum_by_rows(room: Room, op: HybridOp) -> None:
