@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tensorlang
 from tensorlang import te, topi
 from tensorlang.errors import DefinitionError, KernelError
 from tests.device_targets import on_cuda, on_opencl
