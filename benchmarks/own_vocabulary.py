@@ -39,14 +39,15 @@ FUNCTIONS: dict[str, Made] = {
 
 
 def builder(make: Made) -> Builder:
-    """A builder of the scheduled and compiled operator, which fills arrays of its own."""
+    """A builder of the scheduled and compiled operator, which fills arrays of its own, and keeps what is constant in such."""
 
     def build(given: Given) -> Call:
         inputs = {name: te.placeholder(a.shape, str(a.dtype), name) for name, a in given.arrays.items()}
         outputs = list(make(**inputs, **given.options))
         run = tensorlang.build(topi.schedule(outputs, tuned=False), [*inputs.values(), *outputs])
         made = [np.empty(_sizes(t), t.dtype) for t in outputs]
-        arrays = [*given.arrays.values(), *made]
+        held = {name: tensorlang.nd.array(given.arrays[name]) for name in given.constant}  # whole lines, huge pages
+        arrays = [*({**given.arrays, **held}).values(), *made]
 
         def call() -> Array:
             run(*arrays)
