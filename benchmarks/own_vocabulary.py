@@ -39,7 +39,7 @@ FUNCTIONS: dict[str, Made] = {
 
 
 def builder(make: Made) -> Builder:
-    """A builder of the scheduled and compiled operator, which fills arrays of its own, and keeps what is constant in such."""
+    """A builder of the scheduled and compiled operator: outputs, and what is constant, are in arrays of its own."""
 
     def build(given: Given) -> Call:
         inputs = {name: te.placeholder(a.shape, str(a.dtype), name) for name, a in given.arrays.items()}
