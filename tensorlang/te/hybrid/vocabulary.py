@@ -114,12 +114,13 @@ def _number(make: Callable[..., ir.Const]) -> Typed:
 
 
 _FUNCTIONS: tuple[Callable[..., Any], ...] = (
-    math.abs_, math.acos, math.acosh, math.add, math.asin, math.asinh, math.atan, math.atan2, math.atanh, math.ceil,
-    math.ceildiv, math.clz, math.copysign, math.cos, math.cosh, math.div, math.erf, math.exp, math.exp2, math.exp10, math.expm1,
-    math.floor, math.floordiv, math.floormod, math.fma, math.fmod, math.hypot, math.indexdiv, math.indexmod,
-    math.isfinite, math.isinf, math.isnan, math.ldexp, math.likely, math.log, math.log1p, math.log2, math.log10,
-    math.maximum, math.minimum, math.multiply, math.popcount, math.pow_, math.round_, math.rsqrt, math.shift_left,
-    math.shift_right, math.sigmoid, math.sin, math.sinh, math.sqrt, math.tan, math.tanh, math.trunc, math.truncdiv, math.truncmod,
+    math.abs_, math.acos, math.acosh, math.add, math.asin, math.asinh, math.atan, math.atan2, math.atanh,
+    math.ceil, math.ceildiv, math.clz, math.copysign, math.cos, math.cosh, math.div, math.erf, math.exp,
+    math.exp2, math.exp10, math.expm1, math.floor, math.floordiv, math.floormod, math.fma, math.fmod, math.hypot,
+    math.indexdiv, math.indexmod, math.isfinite, math.isinf, math.isnan, math.ldexp, math.likely, math.log,
+    math.log1p, math.log2, math.log10, math.maximum, math.minimum, math.multiply, math.popcount, math.pow_,
+    math.round_, math.rsqrt, math.shift_left, math.shift_right, math.sigmoid, math.sin, math.sinh, math.sqrt,
+    math.tan, math.tanh, math.trunc, math.truncdiv, math.truncmod,
     reductions.max_, reductions.min_, reductions.all_, reductions.any_,
 )  # fmt: skip
 _LOOP = "write a loop over the elements that adds them up"
