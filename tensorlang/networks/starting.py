@@ -191,14 +191,13 @@ def _opened_and_compiled(
         proto = opened(file.path)
         crew.begin(workers_for(len(proto.graph.node) // STEPS_OF_A_KERNEL))
         files = data_files(proto)
-        known = not files or remember_files(file.path, files)
-        content = content_of(file.path)
+        known, content = not files or remember_files(file.path, files), content_of(file.path)
         key, held = key_of(content), [with_data(proto, file.path)]
         del proto
         from tensorlang.networks.compiling import compile_with
 
         network, kept = [file.how.network(file.path, machine, held)], list[_Weights]()
-        known = known and not network[0].fallback and content_of(file.path) == content
+        known = known and not network[0].fallback and content_of(file.path) == content != ""
 
         def keep(weights: Mapping[str, Array]) -> None:
             if known and (written := _written(weights, key)) is not None:

@@ -60,8 +60,8 @@ def scatter_elements(
         _shaped(x, (*before, n, *behind), f"{name}_{word}")
         for x, n, word in ((box, shape[where], "data"), (signed, given[where], "at"), (updates, given[where], "new"))
     )
-    whole, is_flat = name if box is data else f"{name}_box", flat.shape == box.shape
-    made = _written(flat, at, new, reduction, whole if is_flat else f"{name}_written")
+    whole = name if box is data else f"{name}_box"
+    made = _written(flat, at, new, reduction, whole if flat is box else f"{name}_written")
     written = _shaped(made, part, whole)
     if box is data:
         return written
@@ -131,8 +131,7 @@ def scatter_nd(
     at = computed((many, 1)[: len(flat)], lambda k, *_: place(k), f"{name}_at")
     given = _shaped(data, flat, f"{name}_data")
     new = _shaped(updates, (many, *flat[1:]), f"{name}_new")
-    is_flat = given.shape == data.shape
-    return _shaped(_written(given, at, new, mode, name if is_flat else f"{name}_written"), shape, name)
+    return _shaped(_written(given, at, new, mode, name if given is data else f"{name}_written"), shape, name)
 
 
 @checked

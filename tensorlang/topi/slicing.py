@@ -120,14 +120,11 @@ def _number(x: Tensor, d: Expr, missing: Expr) -> Expr:
     return te.select(d < length, cast(there, "int64"), cast(missing, "int64"))
 
 
-def _data(operator: str, *numbers: Tensor | Sequence[int | None] | None) -> list[Tensor]:
+def _data(operator: str, begin: object, end: object, strides: object) -> list[Tensor]:
     """Begins, ends and strides that are data; strides of 1 where none are given."""
-    *first, strides = numbers
-    begin, end = (
-        (x for x in first if isinstance(x, Tensor)) if all(isinstance(x, Tensor) for x in first) else (None,) * 2
-    )
-    if begin is None or end is None or not (strides is None or isinstance(strides, Tensor)):
-        raise DefinitionError(f"{operator}: begins, ends and strides are all numbers, or all tensors; got {numbers}")
+    if not (isinstance(begin, Tensor) and isinstance(end, Tensor) and isinstance(strides, Tensor | None)):
+        given = (begin, end, strides)
+        raise DefinitionError(f"{operator}: begins, ends and strides are all numbers, or all tensors; got {given}")
     return [begin, end, full_like(begin, 1, f"{operator}_strides") if strides is None else strides]
 
 

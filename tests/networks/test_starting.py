@@ -261,6 +261,12 @@ def test_weights_in_a_file_of_their_own_are_content(file: Path, compiled: list[s
         tensorlang.compile(path)
 
 
+def test_what_cannot_be_read_any_more_is_not_kept(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(starting, "content_of", lambda path: "")
+    tensorlang.compile(file)
+    assert not list(config.get("cache_dir").glob("*.weights"))
+
+
 def test_weights_elsewhere_are_refused_before_they_are_read(file: Path, tmp_path: Path) -> None:
     path = tmp_path / "inner" / "apart.onnx"
     path.parent.mkdir()

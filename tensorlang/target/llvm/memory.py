@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeAlias
 
 from tensorlang import dtypes
 from tensorlang.dataclass import dataclass
@@ -13,7 +11,6 @@ from tensorlang.target.detect import target_cpu
 from tensorlang.target.llvm.arithmetic import binary, cast, constant, extract, overload, splat
 from tensorlang.target.llvm.text import INDEX, Function, Value, literal, memory_type
 
-Write: TypeAlias = Callable[[Function, "Place", Value, Value | None], None]
 _WIDEST_STRIDE = 4
 """Up to this distance between lanes, one wide load and a shuffle beat a load per lane."""
 
@@ -118,21 +115,6 @@ def stream(fn: Function, place: Place, value: Value, mask: Value | None) -> None
     fn.do(f"store {value.typed}, ptr {place.pointer}, align {place.align}")
     fn.jump(join)
     fn.start(join)
-
-
-def write_pixels(fn: Function, place: Place, values: Sequence[Value], mask: Value | None, write: Write) -> None:
-    """Write some values of each lane side by side, lane after lane: a row that begins at `place`."""
-    step, width = len(values), place.width
-    vectors = [splat(fn, value, width) for value in values]
-    for first in range(0, step * width, width):
-        elements = range(first, first + width)
-        row = Value("poison", vectors[0].dtype, width)
-        for number, vector in enumerate(vectors):
-            picks = [width + e // step if e % step == number else lane for lane, e in enumerate(elements)]
-            row = shuffle(fn, row, vector, picks)
-        wanted = None if mask is None else shuffle(fn, mask, mask, [e // step for e in elements])
-        pointer = fn.element(place.element, place.pointer, first) if first else place.pointer
-        write(fn, replace(place, pointer=pointer, step=literal(1, INDEX)), row, wanted)
 
 
 def finish_streams(fn: Function) -> None:

@@ -33,7 +33,7 @@ from tensorlang.target.llvm.scope import Scope, Storage, has_loads
 from tensorlang.target.llvm.storage.frame import call_symbol, own_slot
 from tensorlang.target.llvm.text import INDEX, Function, Value, literal
 from tensorlang.target.llvm.threads.parallel import parallel_loop
-from tensorlang.target.llvm.vectors.interleaved import put_together
+from tensorlang.target.llvm.vectors.interleaved import put_together, write_pixels
 from tensorlang.target.llvm.vectors.loops import vector_loop, vectorizable
 from tensorlang.target.llvm.vectors.reduction import is_tree, tree_loop
 from tensorlang.target.llvm.vectors.transposed import rows, transposed_loop
@@ -97,7 +97,7 @@ class Emitter:
                 where = place(fn, scope, Load(first.buffer, first.index))
                 write = memory.stream if first.buffer.name in self.streamed else memory.store
                 values = [waiting[n] for n in pixels[number]]
-                memory.write_pixels(fn, where, values, scope.lanes.mask, write)
+                write_pixels(fn, where, values, scope.lanes.mask, write)
 
     def _store(self, fn: Function, scope: Scope, stmt: Store) -> None:
         result = value(fn, scope, stmt.value)

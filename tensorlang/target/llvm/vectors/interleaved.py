@@ -6,7 +6,7 @@ and so are all stores. Rows are read and written as they lie, and taken apart an
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -14,6 +14,7 @@ from tensorlang.ir.affine import affine
 from tensorlang.ir.expr import Load, walk
 from tensorlang.ir.stmt import INDEX, Stmt, Store, stmt_exprs
 from tensorlang.target.llvm import memory
+from tensorlang.target.llvm.arithmetic import splat
 from tensorlang.target.llvm.expressions import place
 from tensorlang.target.llvm.scope import Scope, certain_reads
 from tensorlang.target.llvm.text import Function, Value, literal
@@ -22,6 +23,8 @@ from tensorlang.target.llvm.vectors.transposed import distance, straight
 _WIDEST = 8
 """Elements of a pixel at most."""
 
+Write: TypeAlias = Callable[[Function, memory.Place, Value, Value | None], None]
+"""What writes a vector where a mask says, or everywhere."""
 Parts: TypeAlias = list[tuple[Load, int]]
 """Accesses to one pixel by each lane, and how far each lies behind the first of them; in order of memory."""
 
@@ -46,14 +49,31 @@ def put_together(scope: Scope, stmts: Sequence[Stmt]) -> dict[int, list[int]]:
 
     What is stored is not read by any of them, so that all stores of a pixel may wait for the last.
     """
+    if scope.lanes is None:
+        return {}
     stores = [stmt for stmt in stmts if isinstance(stmt, Store)]
-    if scope.lanes is None or len(stores) < len(stmts):
+    if len(stores) < len(stmts):
         return {}
     read = {n.buffer.name for s in stores for e in stmt_exprs(s) for n in walk(e) if isinstance(n, Load)}
     numbers = {Load(s.buffer, s.index): n for n, s in enumerate(stores) if s.buffer.name not in read}
     pixels = (parts for step, parts in _pixels(scope, numbers) if [apart for _, apart in parts] == [*range(step)])
     found = ([numbers[part] for part, _ in parts] for parts in pixels)
     return {max(members): members for members in found}
+
+
+def write_pixels(fn: Function, start: memory.Place, values: Sequence[Value], mask: Value | None, write: Write) -> None:
+    """Write some values of each lane side by side, lane after lane: a row that begins at `start`."""
+    step, width = len(values), start.width
+    vectors = [splat(fn, value, width) for value in values]
+    for first in range(0, step * width, width):
+        elements = range(first, first + width)
+        row = Value("poison", vectors[0].dtype, width)
+        for number, vector in enumerate(vectors):
+            picks = [width + e // step if e % step == number else lane for lane, e in enumerate(elements)]
+            row = memory.shuffle(fn, row, vector, picks)
+        wanted = None if mask is None else memory.shuffle(fn, mask, mask, [e // step for e in elements])
+        pointer = fn.element(start.element, start.pointer, first) if first else start.pointer
+        write(fn, replace(start, pointer=pointer, step=literal(1, INDEX)), row, wanted)
 
 
 def _pixels(scope: Scope, accesses: Iterable[Load]) -> Iterator[tuple[int, Parts]]:

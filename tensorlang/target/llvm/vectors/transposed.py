@@ -123,16 +123,16 @@ def _transposed(fn: Function, parts: list[Value], lanes: int) -> list[Value]:
     width, dtype = parts[0].lanes, parts[0].dtype
     columns, size = (1 << (n - 1).bit_length() for n in (width, max(lanes, width)))
     grown = [memory.shuffle(fn, row, row, [*range(width), *[-1] * (columns - width)]) for row in parts]
-    rows = [*grown, *[Value("poison", dtype, columns)] * (size - len(parts))]
-    square = [_joined(fn, rows[number::columns]) for number in range(columns)]
-    distance = columns // 2
-    while distance:
-        low = [lane - distance + size if lane & distance else lane for lane in range(size)]
-        high = [lane + size if lane & distance else lane + distance for lane in range(size)]
-        for i in (i for i in range(columns) if not i & distance):
-            a, b = square[i], square[i + distance]
-            square[i], square[i + distance] = memory.shuffle(fn, a, b, low), memory.shuffle(fn, a, b, high)
-        distance //= 2
+    lines = [*grown, *[Value("poison", dtype, columns)] * (size - len(parts))]
+    square = [_joined(fn, lines[number::columns]) for number in range(columns)]
+    apart = columns // 2
+    while apart:
+        low = [lane - apart + size if lane & apart else lane for lane in range(size)]
+        high = [lane + size if lane & apart else lane + apart for lane in range(size)]
+        for i in (i for i in range(columns) if not i & apart):
+            a, b = square[i], square[i + apart]
+            square[i], square[i + apart] = memory.shuffle(fn, a, b, low), memory.shuffle(fn, a, b, high)
+        apart //= 2
     return [memory.shuffle(fn, column, column, list(range(lanes))) for column in square[:width]]
 
 
