@@ -42,6 +42,8 @@ _MOST_COPIES = 64
 """An unrolled loop of more iterations stays a loop."""
 _NEAREST = 4
 """Less the level of a cache, what a prefetch is told of where data are to stay."""
+_IN_ORDER = 'call void asm sideeffect "", ""() nounwind willreturn memory(inaccessiblemem: readwrite)'
+"""No instruction, but loads stay behind it: LLVM would move them ahead of a prefetch, which then waits with them."""
 
 
 class Emitter:
@@ -117,6 +119,7 @@ class Emitter:
         callee = fn.module.declare("llvm.prefetch.p0", "void", "ptr, i32, i32, i32")
         where = address(fn, scope, Load(stmt.buffer, stmt.index))
         fn.do(f"call void {callee}(ptr {where}, i32 0, i32 {_NEAREST - stmt.level}, i32 1)")  # a read, of data
+        fn.do(_IN_ORDER)
 
     def _loop(self, fn: Function, scope: Scope, stmt: For) -> None:
         def iteration(at: Value) -> None:

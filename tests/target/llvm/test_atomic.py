@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from tensorlang import dtypes
 from tensorlang.ir.construct import array, index, indices, kernel, load, loop, store
 from tensorlang.ir.interpret import run
-from tensorlang.ir.stmt import AtomicUpdate, LoopKind, Prefetch
+from tensorlang.ir.stmt import AtomicUpdate, LoopKind, Prefetch, Seq
 from tensorlang.runtime.executable import Executable
 
 Compile = Callable[..., Executable]
@@ -65,3 +66,14 @@ def test_a_prefetch_may_lie_outside(compiled: Compile) -> None:
     made(given, found)
     np.testing.assert_array_equal(found, given)
     assert "prefetch" in made.source("asm")
+
+
+def test_loads_stay_behind_the_prefetch_before_them(compiled: Compile) -> None:
+    a, b = array("a", (64, 4)), array("b", (64,))
+    ahead = Seq(tuple(Prefetch(a, (i + 16, index(k))) for k in range(4)))
+    total = load(a, i, 0) + load(a, i, 1) * load(a, i, 2) + load(a, i, 3)
+    made = compiled(kernel("totals", (a, b), "b", loop(i, 0, 64, [ahead, store(b, i, total)])), "llvm -mcpu=znver4")
+    order = re.findall(r"(prefetch)|v(?:movss|mulss|addss|fmadd\w+)\s.*\(%r", made.source("asm"))
+    assert order[:4] == ["prefetch"] * 4
+    assert len(order) > 8
+    assert set(order[4:]) == {""}
