@@ -81,12 +81,12 @@ def compile_with(
     crew.begin(workers_for(len(program.ops) // STEPS_OF_A_KERNEL))
     rewritten, network = _rewritten(program, network.weights, machine, numerics), replace(network, weights={})
     program, inner = with_models(rewritten.program, lambda body: compile_network(body, machine, None, numerics))
-    give_back()
     parts = parts_of(program, machine)
     held = _Held(rewritten.weights, {name for part in parts for name in (*part.needed, *part.outputs)})
+    held.lay_out()  # at once, into the memory that reading took: a second later a virtual machine has lost it
+    give_back()
 
     def meanwhile() -> None:
-        held.lay_out()
         if not any(isinstance(op, ExternOp) for op in program.ops):
             keep(held.made)
 
@@ -132,9 +132,9 @@ def _rewritten(program: Program, known: Mapping[str, Array], machine: Target, nu
         program, weights = with_factors_ahead(without_bytes_between(without_divisions(program)), weights)
         program, weights, algorithms = with_winograd(program, weights, machine)
     program, weights = narrowed(with_largest_bytes(program), weights, machine)
-    program, weights = packed(program, weights, machine)
     if numerics != "strict":
         weights = without_subnormals(program, weights)
+    program, weights = packed(program, weights, machine)
     return _Rewritten(program, weights, algorithms)
 
 

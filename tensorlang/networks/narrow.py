@@ -20,10 +20,12 @@ from tensorlang.schedules.cpu.narrow_product import operand_dtype, panel_of, sum
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import extent_of
 from tensorlang.te.declared import declared, exchanged
-from tensorlang.te.operation import ComputeOp, Read, Tensor
+from tensorlang.te.operation import ComputeOp, Read, Tensor, loads
 from tensorlang.te.program import Program, unique
 from tensorlang.topi.narrow_conv2d import conv2d_narrow
 from tensorlang.topi.narrow_filters import runs_of
+
+_NARROW = {dtype for pair in SUMS for dtype in pair}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ def narrowed(program: Program, weights: Mapping[str, Array], target: Target) -> 
     """The program whose narrow products are those of dot instructions, where a target has them, and its weights."""
     held = _Held({op.name for op in program.ops}, Pending(weights))
     for op in program.ops:
-        if isinstance(op, ComputeOp) and op.dtype in SUMS.values() and op.reduce_axes:
+        if isinstance(op, ComputeOp) and op.dtype in SUMS.values() and op.reduce_axes and _reads_narrow(op):
             old = declared(program, op.name)
             assert isinstance(old, ComputeOp)
             made = _product(old, held, target) or _convolution(old, held, target)
@@ -54,6 +56,10 @@ def narrowed(program: Program, weights: Mapping[str, Array], target: Target) -> 
     for name in unread:
         del held.arrays[name]
     return replace(program, ops=tuple(op for op in program.ops if op.name not in unread)), held.arrays
+
+
+def _reads_narrow(op: ComputeOp) -> bool:
+    return any(load.dtype in _NARROW for load in loads(op))
 
 
 def _product(op: ComputeOp, held: _Held, target: Target) -> ComputeOp | None:

@@ -20,6 +20,8 @@ from tensorlang.topi.dense import panel_width
 
 _LEAST_TERMS = 8
 """Terms of a sum whose weights are worth a layout of their own."""
+_CACHED = 1 << 15
+"""Numbers that are looked at while they are in the caches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +32,12 @@ class Panels:
     width: int
 
     def of(self, weight: Array) -> Array:
-        """The weights laid out, with zeros behind the last column."""
+        """The weights in this order, with zeros behind the last column."""
         moved = np.moveaxis(weight, self.columns, -1)
         short = -moved.shape[-1] % self.width
-        padded = np.pad(moved, [(0, 0)] * (moved.ndim - 1) + [(0, short)])
-        panels = padded.reshape(*moved.shape[:-1], -1, self.width)
-        return np.ascontiguousarray(np.moveaxis(panels, -2, 0))
+        if short:
+            moved = np.pad(moved, [(0, 0)] * (moved.ndim - 1) + [(0, short)])
+        return np.moveaxis(moved.reshape(*moved.shape[:-1], -1, self.width), -2, 0)
 
     def shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The shape of weights laid out."""
@@ -83,8 +85,11 @@ def without_subnormals(program: Program, weights: Mapping[str, Array]) -> Pendin
 def _normal(array: Array) -> Array:
     if array.dtype not in (np.float32, np.float64):
         return array
-    below = np.abs(array) < np.finfo(array.dtype).tiny
-    return np.where(below, array.dtype.type(0), array) if np.any(below & (array != 0)) else array
+    flat, tiny = array.reshape(-1), np.finfo(array.dtype).tiny
+    parts = (flat[first : first + _CACHED] for first in range(0, flat.size, _CACHED))
+    if not any(np.any((np.abs(part) < tiny) & (part != 0)) for part in parts):
+        return array
+    return np.where(np.abs(array) < tiny, array.dtype.type(0), array)
 
 
 def _panels(op: ComputeOp, load: Load, target: Target) -> Panels | None:

@@ -1,4 +1,4 @@
-"""Weights that are laid out when they are wanted: kernels are made of shapes alone, and compiled meanwhile."""
+"""Weights that are laid out when they are wanted, as kernels read them in the end: what comes before is of shapes."""
 
 from __future__ import annotations
 

@@ -308,9 +308,10 @@ def _written(weights: Mapping[str, Array], key: tuple[str, ...]) -> _Weights | N
         places[name] = array.dtype, array.shape, end
         parts += [_bytes(array), memoryview(bytes(-array.nbytes % ALIGNMENT))]
         end += len(parts[-2]) + len(parts[-1])
-    if not cache.keep_file(key, _ENDING, parts):
-        return None
-    return _Weights(places, tuple(map(len, parts)), digest_of(parts))
+    digest = _beside(lambda: digest_of(parts))
+    kept = cache.keep_file(key, _ENDING, parts)
+    made = _Weights(places, tuple(map(len, parts)), digest())
+    return made if kept else None
 
 
 def _keep(model: Model, key: tuple[str, ...], weights: _Weights) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-import numpy as np
-
 from tensorlang import te
 from tensorlang.dataclass import dataclass
 from tensorlang.ir.affine import affine
@@ -142,11 +140,7 @@ class _Convolution:
 
     def transformed(self, weight: Array, tile: int, block: int) -> Array:
         """The weights transformed, in blocks of outputs with zeros behind the last one."""
-        plain = weight.transpose(self.order)
-        full = np.pad(plain, [(0, -len(plain) % block), (0, 0), (0, 0), (0, 0)])
-        made = transformed_weights(full, tile)
-        points, _, blocks, inputs, _ = self.panels(tile, block)
-        return np.ascontiguousarray(made.reshape(points, points, blocks, block, inputs).swapaxes(3, 4), weight.dtype)
+        return transformed_weights(weight.transpose(self.order), tile, block)
 
 
 def _convolution(program: Program, op: Operation, weights: Mapping[str, Array]) -> _Convolution | None:

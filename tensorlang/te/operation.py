@@ -448,6 +448,7 @@ def buffers(op: Operation) -> tuple[Buffer, ...]:
     return tuple(Buffer(n, s, d) for n, s, d in zip(names, shapes, op.dtypes, strict=True))
 
 
+@lru_cache(maxsize=4096)
 def loads(op: Operation) -> tuple[Load, ...]:
     """The loads of a canonical compute operation, in order, duplicates included."""
     if not isinstance(op, ComputeOp):

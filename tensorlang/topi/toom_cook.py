@@ -19,6 +19,7 @@ import numpy.typing as npt
 from tensorlang import te
 from tensorlang.errors import InternalError
 from tensorlang.ir.expr import Expr
+from tensorlang.runtime.memory import aligned_empty
 
 Matrix: TypeAlias = tuple[tuple[Fraction, ...], ...]
 WINDOW = 3
@@ -53,11 +54,21 @@ def _polynomial(roots: Sequence[Fraction], length: int) -> tuple[Fraction, ...]:
     return tuple(found + [Fraction(0)] * (length - len(found)))
 
 
-def transformed_weights(weight: npt.NDArray[Any], tile: int) -> npt.NDArray[Any]:
-    """Weights [o, i, 3, 3] as [tile + 2, tile + 2, o, i], in float64."""
+def transformed_weights(weight: npt.NDArray[Any], tile: int, block: int) -> npt.NDArray[np.float32]:
+    """Weights [o, i, 3, 3] as float32[tile + 2, tile + 2, o / block, i, block], zeros behind the last output.
+
+    Sums are made in float64, and rounded once.
+    """
+    points, (outputs, inputs) = tile + WINDOW - 1, weight.shape[:2]
     g = np.array(transforms(tile)[1], np.float64)
-    windows = weight.reshape(-1, WINDOW * WINDOW).astype(np.float64)
-    return (np.kron(g, g) @ windows.T).reshape(tile + 2, tile + 2, *weight.shape[:2])
+    both, windows = np.kron(g, g), weight.transpose(2, 3, 1, 0)
+    made = aligned_empty((points * points, -(-outputs // block), inputs, block), np.float32)
+    for number, first in enumerate(range(0, outputs, block)):  # a block at a time stays in the caches
+        part = windows[..., first : first + block].astype(np.float64, order="C")
+        sums = both @ part.reshape(WINDOW * WINDOW, -1)
+        made[:, number, :, : part.shape[-1]] = sums.reshape(-1, *part.shape[2:])
+        made[:, number, :, part.shape[-1] :] = 0
+    return made.reshape(points, points, *made.shape[1:])
 
 
 def by_rows(matrix: Matrix, terms: Sequence[Expr]) -> list[Expr]:

@@ -25,11 +25,8 @@ LAYOUTS = ("NCHW", "NHWC", "NCHW8c")
 
 def packed(weight: Array, tile: int, block: int) -> Given:
     """Weights transformed and laid out by NumPy."""
-    o, n = len(weight), tile + 2
-    full = np.zeros((-(-o // block) * block, *weight.shape[1:]))
-    full[:o] = weight
-    made = transformed_weights(full, tile).reshape(n, n, -1, block, weight.shape[1]).swapaxes(3, 4)
-    return te.placeholder(made.shape, name="packed"), np.ascontiguousarray(made, np.float32)
+    made = transformed_weights(weight, tile, block)
+    return te.placeholder(made.shape, name="packed"), made
 
 
 def laid_out(array: Array, layout: str) -> Array:

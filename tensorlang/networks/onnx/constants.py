@@ -59,6 +59,7 @@ def _gathered(data: Array, indices: Array, axis: int = 0) -> Array:
 _OWN: Mapping[str, Callable[..., Array]] = {
     "DequantizeLinear": _dequantized,
     "GatherElements": _gathered,
+    "Identity": np.asarray,
     "QuantizeLinear": _quantized,
 }
-"""Operators that the reference has in new opsets only, or for some shapes."""
+"""Operators that the reference has in new opsets only, or for some shapes, and names that exporters add to weights."""
