@@ -176,7 +176,7 @@ def _narrow_sums(s: Schedule | None, part: LoopTime) -> Iterator[Advice]:
         is_product = any(isinstance(node, Binary) for node in walk_expr(value.sources[0]))
         if info(value.dtype).is_narrow_float and is_product and terms >= _LANES:
             problem = f"its sums are rounded to {value.dtype} at every term"
-            step = "sum in float32 (out_dtype='float32', or cast the terms), and round the sum"
+            step = "cast the terms to float32 and the sum back, as topi.matmul does"
             yield Advice(op.name, problem, part.seconds, step)
             return
 

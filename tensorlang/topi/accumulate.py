@@ -10,7 +10,7 @@ from tensorlang.ir.expr import Expr, ExprLike
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.axes import normalized
 from tensorlang.topi.checked import checked
-from tensorlang.topi.computed import replaced
+from tensorlang.topi.computed import replaced, rounded_once
 from tensorlang.topi.transform import reshape
 
 
@@ -20,7 +20,7 @@ def cumsum(
 ) -> Tensor:
     """Return the sums of the elements up to each along an axis (None: of the flattened tensor), in `dtype`.
 
-    `exclusive`: without the element itself, from 0 on. The sums are added up in order.
+    `exclusive`: without the element itself, from 0 on. The sums are added up in order, half precision in float32.
 
         >>> from tensorlang import te, topi
         >>> topi.cumsum(te.placeholder((4, 5)), axis=1).shape
@@ -76,15 +76,17 @@ def _accumulated(
 ) -> Tensor:
     if axis is None:
         return _accumulated(reshape(data, (-1,), name=f"{name}_flat"), 0, dtype, exclusive, combine, start, name)
-    where, made = normalized(name, data, axis), dtype or data.dtype
+    where, names = normalized(name, data, axis), [f"i{d}" for d in range(data.ndim)]
 
-    def element(self: Any, *i: Expr) -> Expr:
-        before = replaced(i, where, i[where] - 1)
-        new = te.cast(data(*before) if exclusive else data(*i), made)
-        first = te.cast(start, made) if exclusive else new
-        return te.if_then_else(i[where] > 0, combine(self[tuple(before)], new), first)
+    def running(name: str, dtype: str) -> Tensor:
+        def element(self: Any, *i: Expr) -> Expr:
+            before = replaced(i, where, i[where] - 1)
+            new = te.cast(data(*before) if exclusive else data(*i), dtype)
+            first = te.cast(start, dtype) if exclusive else new
+            return te.if_then_else(i[where] > 0, combine(self[tuple(before)], new), first)
 
-    names = [f"i{d}" for d in range(data.ndim)]
-    result = te.recurrence(data.shape, element, name=name, dtype=made, varargs_names=names)
-    assert isinstance(result, Tensor)
-    return result
+        result = te.recurrence(data.shape, element, name=name, dtype=dtype, varargs_names=names)
+        assert isinstance(result, Tensor)
+        return result
+
+    return rounded_once(name, dtype or data.dtype, running)

@@ -12,8 +12,8 @@ from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.axes import normalized, normalized_all
 from tensorlang.topi.checked import checked
-from tensorlang.topi.computed import computed
-from tensorlang.topi.normalization import layer_norm
+from tensorlang.topi.computed import computed, widened
+from tensorlang.topi.normalization import layer_norm_in
 from tensorlang.topi.transform import reshape
 
 
@@ -102,7 +102,7 @@ def instance_norm(
 ) -> Tensor:
     """Return data normalized over the axes of each channel, times `gamma` of the channel, plus `beta` of it.
 
-    DefinitionError for wrong axes, shapes or dtypes.
+    Half precision is computed in float32. DefinitionError for wrong axes, shapes or dtypes.
 
         >>> from tensorlang import te, topi
         >>> te.evaluate(topi.instance_norm, [[[[1.0, 3.0]]]], [1.0], [0.0], epsilon=0.0).tolist()
@@ -111,8 +111,12 @@ def instance_norm(
     where = normalized("instance_norm", data, channel_axis)
     for weight in (gamma, beta):
         _vector("instance_norm", data, weight, where)
-    made = layer_norm(data, axis=axis, epsilon=epsilon, name=f"{name}_norm")
-    return computed(data.shape, lambda *i: made(*i) * gamma(i[where]) + beta(i[where]), name)
+    made = layer_norm_in(dtypes.at_least_float32(data.dtype), data, None, None, axis, epsilon, f"{name}_norm")
+
+    def element(*i: Expr) -> Expr:
+        return te.cast(made(*i) * widened(gamma(i[where])) + widened(beta(i[where])), data.dtype)
+
+    return computed(data.shape, element, name)
 
 
 @checked
@@ -128,7 +132,8 @@ def group_norm(
 ) -> Tensor:
     """Return data normalized over some axes and the channels of each group, times `gamma` and plus `beta` of a channel.
 
-    DefinitionError for channels that make no such groups, and for wrong axes, shapes or dtypes.
+    Half precision is computed in float32. DefinitionError for channels that make no such groups, and for wrong axes,
+    shapes or dtypes.
 
         >>> from tensorlang import te, topi
         >>> te.evaluate(
@@ -146,12 +151,12 @@ def group_norm(
     size = channels // num_groups
     split = reshape(data, [*data.shape[:where], num_groups, size, *data.shape[where + 1 :]], name=f"{name}_groups")
     own = [where + 1, *[d + (d > where) for d in over]]
-    made = layer_norm(split, axis=own, epsilon=epsilon, name=f"{name}_norm")
+    made = layer_norm_in(dtypes.at_least_float32(data.dtype), split, None, None, own, epsilon, f"{name}_norm")
 
     def element(*i: Expr) -> Expr:
         c = i[where]
         at = [*i[:where], binary("floordiv", c, size), binary("floormod", c, size), *i[where + 1 :]]
-        return made(*at) * gamma(c) + beta(c)
+        return te.cast(made(*at) * widened(gamma(c)) + widened(beta(c)), data.dtype)
 
     return computed(data.shape, element, name)
 

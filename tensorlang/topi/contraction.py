@@ -13,7 +13,7 @@ from tensorlang.te.axis import Axis
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.axes import normalized
 from tensorlang.topi.checked import checked
-from tensorlang.topi.computed import computed
+from tensorlang.topi.computed import computed, rounded_once
 
 
 @checked
@@ -40,25 +40,26 @@ def einsum(subscripts: str, *operands: Tensor, name: str = "einsum") -> Tensor:
     if not fits or not operands or len(set(made)) < len(made) or not set(made) <= set(extents):
         raise DefinitionError(f"einsum: {subscripts!r} does not fit {list(operands)}")
     axes = {c: te.reduce_axis((0, n), f"k_{c}") for c, n in extents.items() if c not in made}
-    narrow = reduce(dtypes.promote, (x.dtype for x in operands))
-    wide = "float32" if narrow in ("float16", "bfloat16") else narrow
 
-    def element(*i: Expr) -> Expr:
+    def element(i: Sequence[Expr], dtype: str) -> Expr:
         at: dict[str, Expr | Axis] = {**dict(zip(made, i, strict=True)), **axes}
 
         def read(word: str, x: Tensor) -> Expr:
             index = [0 if _is_one(n) else at[c] for c, n in zip(word, x.shape, strict=True)]
-            return te.cast(x(*index), wide)
+            return te.cast(x(*index), dtype)
 
         factors = (read(word, x) for word, x in zip(inputs, operands, strict=True))
-        if wide == "bool":
+        if dtype == "bool":
             both = reduce(lambda a, b: a & b, factors)
             return te.any(both, axis=list(axes.values())) if axes else both
         product = reduce(te.multiply, factors)
         return te.sum(product, axis=list(axes.values())) if axes else product
 
-    total = computed([extents[c] for c in made], element, name if wide == narrow else f"{name}_sum")
-    return total if wide == narrow else computed(total.shape, lambda *i: te.cast(total(*i), narrow), name)
+    return rounded_once(
+        name,
+        reduce(dtypes.promote, (x.dtype for x in operands)),
+        lambda name, dtype: computed([extents[c] for c in made], lambda *i: element(i, dtype), name),
+    )
 
 
 @checked

@@ -5,6 +5,7 @@ Padding is neither a copy nor a zero: the sum runs over those elements of the wi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from tensorlang.te.axis import Axis
 from tensorlang.te.operation import Tensor
 from tensorlang.te.tags import CONV2D
 from tensorlang.topi.checked import checked
+from tensorlang.topi.computed import rounded_once
 from tensorlang.topi.layouts import Blocked, Layout, Place, layout
 from tensorlang.topi.operator import Operator
 from tensorlang.topi.windows import OUTPUT_AXES, Padding, Pair, sliding, windows
@@ -49,13 +51,13 @@ def conv2d(
     (top, left, bottom, right), SAME or VALID. `groups`: data and output channels are cut into so many parts, each
     convolved by itself. `channels`: those of the output, where the last block of the weights holds fewer. The output
     is in blocks where data is, of the size of the weights' blocks. Sums are made in `out_dtype`, by default the dtype
-    of the data. No sum has the padding in it; but `topi.schedule` makes convolutions that tensor cores of its target
-    take (NHWC of float16, bfloat16 or bytes, sums of 32 bits) products in which padding is zeros, and a weight that is
-    infinite or not a number reaches what lies at the border. `algorithm`: "direct" has these sums; "winograd" takes a
-    fourth of the products where windows of 3 * 3 move by steps of 1, and is less exact (`conv2d_winograd`, which takes
-    weights transformed ahead, too); "auto" is that where it is faster as a rule, although weights are transformed in
-    every call: in float32, from 64 channels of data and output and 28 * 28 pixels on. DefinitionError when the shapes
-    do not fit.
+    of the data; those of narrow floats are added up in float32 and rounded once. No sum has the padding in it; but
+    `topi.schedule` makes convolutions that tensor cores of its target take (NHWC of float16, bfloat16 or bytes, sums of
+    32 bits) products in which padding is zeros, and a weight that is infinite or not a number reaches what lies at the
+    border. `algorithm`: "direct" has these sums; "winograd" takes a fourth of the products where windows of 3 * 3 move
+    by steps of 1, and is less exact (`conv2d_winograd`, which takes weights transformed ahead, too); "auto" is that
+    where it is faster as a rule, although weights are transformed in every call: in float32, from 64 channels of data
+    and output and 28 * 28 pixels on. DefinitionError when the shapes do not fit.
     """
     images = layout(data_layout, "NCHW", ("C",))
     kernels = layout(kernel_layout or _kernel_of(images), "OIHW", ("O", "I"))
@@ -70,7 +72,7 @@ def conv2d(
     dtype = out_dtype or data.dtype
     narrow = made.letters == "NCHW" and _is_narrow(features, groups)
 
-    def body(*index: Expr) -> Expr:
+    def body(index: Sequence[Expr], dtype: str) -> Expr:
         at = dict(zip(made.letters, index, strict=True))
         o: Place = Blocked(at["C"], at["c"], made.blocks["C"]) if "c" in at else at["C"]
         pixel = {"N": at["N"], "C": _source(o, c, depth, features, groups), "H": at["H"], "W": at["W"]}
@@ -82,8 +84,8 @@ def conv2d(
     extents = {"N": images.extent(data, "N"), "H": slide.rows, "W": slide.columns, "C": features}
     shape = [made.dimension(letter, extents) for letter in made.letters]
     names = [OUTPUT_AXES[letter] for letter in made.letters]
-    tag = "" if narrow else CONV2D
-    result: Tensor = te.compute(shape, body, name=name, tag=tag, attrs={"groups": groups}, varargs_names=names)
+    how: dict[str, Any] = {"tag": "" if narrow else CONV2D, "attrs": {"groups": groups}, "varargs_names": names}
+    result = rounded_once(name, dtype, lambda n, t: te.compute(shape, lambda *i: body(i, t), name=n, **how))
     sizes = *(images.extent(data, letter) for letter in "HWC"), features
     tile = tile_of(algorithm, down, right, sizes, groups, (data.dtype, weight.dtype, dtype))
     return _by_tiles(result, data, weight, features, padding, images, kernels, tile) if tile else result

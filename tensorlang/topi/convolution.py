@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
-from tensorlang import dtypes, te
+from tensorlang import te
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, as_expr, binary, same
@@ -13,7 +13,7 @@ from tensorlang.ir.simplify import simplify
 from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.checked import checked, named
-from tensorlang.topi.computed import computed
+from tensorlang.topi.computed import computed, rounded_once
 from tensorlang.topi.conv2d import conv2d
 from tensorlang.topi.windows import Numbers, Padding, Window, around, each, windows_over
 
@@ -79,26 +79,26 @@ def _summed(
     """The sums over windows, which may begin and end before the data or behind them."""
     inputs = weight.shape[-2] if form.last else weight.shape[1]
     counts = [w.count(n) for w, n in zip(windows, form.pixels(data), strict=True)]
-    dtype = out_dtype or data.dtype
-    wide = dtypes.at_least_float32(dtype)
     rc = te.reduce_axis((0, inputs), "rc")
     inner = [te.reduce_axis((0, w.size), f"r{_AXES[form.rank - 1 - d].lower()}") for d, w in enumerate(windows)]
     per_group = simplify(binary("floordiv", outputs, groups))
 
-    def element(*index: Expr) -> Expr:
+    def element(index: Sequence[Expr], dtype: str) -> Expr:
         n, f, place = form.split(index)
         c = rc if groups == 1 else binary("floordiv", f, per_group) * inputs + rc
         at = [w.at(p, r) for w, p, r in zip(windows, place, inner, strict=True)]
         rows = zip(windows, place, inner, form.pixels(data), counts, strict=True)
         tests = [test for w, p, r, extent, count in rows for test in w.inside(p, r, extent, count)]
         taken = weight(*inner, rc, f) if form.last else weight(f, rc, *inner)
-        product = te.cast(data(*form.data(n, as_expr(c), at)), wide) * te.cast(taken, wide)
+        product = te.cast(data(*form.data(n, as_expr(c), at)), dtype) * te.cast(taken, dtype)
         return te.sum(product, axis=[rc, *inner], where=te.all(*tests) if len(tests) > 1 else next(iter(tests), None))
 
-    total = computed(
-        form.data(data.shape[0], outputs, counts), element, operator if wide == dtype else f"{operator}_sum"
+    shape = form.data(data.shape[0], outputs, counts)
+    return rounded_once(
+        operator,
+        out_dtype or data.dtype,
+        lambda name, dtype: computed(shape, lambda *index: element(index, dtype), name),
     )
-    return total if wide == dtype else computed(total.shape, lambda *i: te.cast(total(*i), dtype), operator)
 
 
 def transposed(

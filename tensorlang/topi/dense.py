@@ -18,6 +18,7 @@ from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
 from tensorlang.te.terms import term_axis
 from tensorlang.topi.checked import checked
+from tensorlang.topi.computed import computed
 from tensorlang.topi.matmul import matmul, matmul_reference
 from tensorlang.topi.operator import Operator
 
@@ -35,7 +36,8 @@ def dense(
 ) -> Tensor:
     """Return `data[m, k] @ weight[n, k].T + bias[n]` of shape (m, n).
 
-    Sums are accumulated in `out_dtype`, the dtype of `data` unless given; `precision` is that of `matmul`.
+    The result is of `out_dtype`, the dtype of `data` unless given, and so are sums; those of narrow floats are added up
+    in float32 and rounded once, with the bias. `precision` is that of `matmul`.
     DefinitionError when the shapes do not fit, and for precisions as there.
 
         >>> from tensorlang import te, topi
@@ -44,9 +46,10 @@ def dense(
     """
     if data.ndim != 2 or weight.ndim != 2 or not same(data.shape[1], weight.shape[1]):
         raise DefinitionError(f"dense wants data[m, k] and weight[n, k], got {data} and {weight}")
-    named = _product_name(name, bias)
-    product = matmul(data, weight, transpose_b=True, out_dtype=out_dtype, name=named, precision=precision)
-    return _with_bias(product, bias, name)
+    dtype = out_dtype or data.dtype
+    sums, named = _sums(dtype, bias, name)
+    product = matmul(data, weight, transpose_b=True, out_dtype=sums, name=named, precision=precision)
+    return _finished(product, bias, dtype, name)
 
 
 @checked
@@ -102,12 +105,13 @@ def dense_packed(
         raise DefinitionError(f"dense_packed: {packed} does not hold {n} units in panels of {packed.shape[2]}")
     k = term_axis(data.shape[1], data, packed)
     dtype = out_dtype or data.dtype
+    sums, named = _sums(dtype, bias, name)
 
     def element(i: Expr, j: Expr) -> Expr:
-        return te.sum(cast(data[i, k], dtype) * cast(packed[j // width, k, j % width], dtype), axis=k)
+        return te.sum(cast(data[i, k], sums) * cast(packed[j // width, k, j % width], sums), axis=k)
 
-    product: Tensor = te.compute((data.shape[0], n), element, name=_product_name(name, bias))
-    return _with_bias(product, bias, name)
+    product: Tensor = te.compute((data.shape[0], n), element, name=named)
+    return _finished(product, bias, dtype, name)
 
 
 def panel_width(units: int | None, bits: int, target: Target) -> int:
@@ -115,17 +119,23 @@ def panel_width(units: int | None, bits: int, target: Target) -> int:
     return register_tile(MANY, units or MANY, target, bits).width
 
 
-def _product_name(name: str, bias: Tensor | None) -> str:
-    return name if bias is None else f"{name}_product"
+def _sums(dtype: str, bias: Tensor | None, name: str) -> tuple[str, str]:
+    """The dtype in which sums of a layer are added up, and the name of their stage."""
+    wide = dtypes.at_least_float32(dtype)
+    return wide, name if bias is None and wide == dtype else f"{name}_product"
 
 
-def _with_bias(product: Tensor, bias: Tensor | None, name: str) -> Tensor:
+def _finished(product: Tensor, bias: Tensor | None, dtype: str, name: str) -> Tensor:
+    """The layer of a product: its sums with the bias, rounded once where the dtype is narrower."""
     if bias is None:
-        return product
+        return (
+            product
+            if product.dtype == dtype
+            else computed(product.shape, lambda i, j: cast(product[i, j], dtype), name)
+        )
     if bias.ndim != 1 or not same(bias.shape[0], product.shape[1]):
         raise DefinitionError(f"the bias of {name} has {product.shape[1]} elements, got {bias}")
-    made: Tensor = te.compute(product.shape, lambda i, j: product[i, j] + cast(bias[j], product.dtype), name=name)
-    return made
+    return computed(product.shape, lambda i, j: cast(product[i, j] + cast(bias[j], product.dtype), dtype), name)
 
 
 def dense_reference(data: Array, weight: Array, bias: Array) -> list[Array]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import Tensor
 from tensorlang.topi import layouts
 from tensorlang.topi.checked import checked
-from tensorlang.topi.computed import computed
+from tensorlang.topi.computed import computed, rounded_once
 from tensorlang.topi.conv2d import conv2d_reference
 from tensorlang.topi.layouts import layout
 from tensorlang.topi.operator import Operator
@@ -39,9 +40,10 @@ def depthwise_conv2d_nchw(
 ) -> Tensor:
     """Return the convolution of each channel of NCHW data with its own weights [c, multiplier, kh, kw].
 
-    Output channel `c * multiplier + m` is channel c with weights [c, m]. Of bytes: with `out_dtype` int32 the zero
-    points are subtracted from data, whose padding they are, and from weights. DefinitionError when the shapes do not
-    fit.
+    Output channel `c * multiplier + m` is channel c with weights [c, m]. Sums are of `out_dtype`, by default the dtype
+    of the data; those of narrow floats are added up in float32 and rounded once. Of bytes: with `out_dtype` int32 the
+    zero points are subtracted from data, whose padding they are, and from weights. DefinitionError when the shapes do
+    not fit.
 
         >>> import numpy as np
         >>> from tensorlang import te, topi
@@ -110,15 +112,17 @@ def depthwise_conv2d_NCHWc(
         raise DefinitionError(f"{name}: {weight} does not fit {data} in the layouts {layout!r} and {out_layout!r}")
     images, times = layouts.layout(f"NCHW{block}c", "NCHW", ("C",)), outer * inner // (chunks * block)
     slide = sliding(data, images, *windows(window_sizes(weight, 2, 3), stride, padding, dilation))
-    dtype = out_dtype or data.dtype
 
-    def body(n: Expr, o: Expr, y: Expr, x: Expr, i: Expr) -> Expr:
-        c, _ = _channel(o * inner + i, as_expr(times))
-        value, where = slide.element({"N": n, "C": c, "H": y, "W": x}, dtype)
-        factor = cast(weight(o, 0, slide.y, slide.x, 0, i), dtype)
-        return te.sum(value * factor, axis=[slide.y, slide.x], where=where)
+    def sums(name: str, dtype: str) -> Tensor:
+        def body(n: Expr, o: Expr, y: Expr, x: Expr, i: Expr) -> Expr:
+            c, _ = _channel(o * inner + i, as_expr(times))
+            value, where = slide.element({"N": n, "C": c, "H": y, "W": x}, dtype)
+            factor = cast(weight(o, 0, slide.y, slide.x, 0, i), dtype)
+            return te.sum(value * factor, axis=[slide.y, slide.x], where=where)
 
-    return computed((data.shape[0], outer, slide.rows, slide.columns, inner), body, name)
+        return computed((data.shape[0], outer, slide.rows, slide.columns, inner), body, name)
+
+    return rounded_once(name, out_dtype or data.dtype, sums)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +153,11 @@ def _depthwise(
     times, dtype = kernels.extent(weight, "M"), out_dtype or data.dtype
     if zeros != _Zeros(0, 0) and dtype != "int32":
         raise DefinitionError(f"{name}: zero points are subtracted in int32, got the dtype {dtype}")
-    beside = te.const(zeros.data, dtype) if images.letters[-1] == "W" else None
 
-    def body(*index: Expr) -> Expr:
+    def body(index: Sequence[Expr], dtype: str) -> Expr:
         at = dict(zip(images.letters, index, strict=True))
         c, m = _channel(at["C"], times)
+        beside = te.const(zeros.data, dtype) if images.letters[-1] == "W" else None
         value, where = slide.element({**at, "C": c}, dtype, beside)
         factor = cast(weight(*kernels.index({"C": c, "M": m, "H": slide.y.var, "W": slide.x.var})), dtype)
         value = value - zeros.data if zeros.data else value
@@ -163,8 +167,12 @@ def _depthwise(
     channels = simplify(images.extent(data, "C") * times)
     extents = {"N": images.extent(data, "N"), "C": channels, "H": slide.rows, "W": slide.columns}
     shape, names = zip(*((extents[letter], OUTPUT_AXES[letter]) for letter in images.letters), strict=True)
-    made: Tensor = te.compute(shape, body, name=name, varargs_names=names)
-    return made
+
+    def sums(name: str, dtype: str) -> Tensor:
+        made: Tensor = te.compute(shape, lambda *index: body(index, dtype), name=name, varargs_names=names)
+        return made
+
+    return rounded_once(name, dtype, sums)
 
 
 def _channel(o: Expr, times: Expr) -> tuple[Expr, Expr]:

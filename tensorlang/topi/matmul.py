@@ -14,6 +14,7 @@ from tensorlang.te.axis import extent_of
 from tensorlang.te.operation import PRECISION, Tensor
 from tensorlang.te.terms import term_axis
 from tensorlang.topi.checked import checked
+from tensorlang.topi.computed import rounded_once
 from tensorlang.topi.operator import Operator, Option
 
 Array = npt.NDArray[Any]
@@ -33,9 +34,10 @@ def matmul(
 ) -> Tensor:
     """Return `a[m, k] @ b[k, n]` of shape (m, n).
 
-    `transpose_a`, `transpose_b`: the matrix is given as [k, m], as [n, k]. Sums are accumulated in `out_dtype`, the
-    dtype of `a` unless given. Of bfloat16 in float32, and of bytes in int32, `topi.schedule` makes them by the dot
-    instructions or the tensor cores of its target.
+    `transpose_a`, `transpose_b`: the matrix is given as [k, m], as [n, k]. The result is of `out_dtype`, the
+    dtype of `a` unless given, and so are sums; those of narrow floats are added up in float32 and rounded once. Of
+    bfloat16 in float32, and of bytes in int32, `topi.schedule` makes them by the dot instructions or the tensor cores
+    of its target.
     `precision="tf32"` allows a GPU to round factors of float32 to 10 bits behind the leading one, which its tensor
     cores multiply; sums stay in float32. Elsewhere, and without it, nothing is rounded.
     DefinitionError when the shapes do not fit, or `precision` is another word, or for other dtypes.
@@ -53,13 +55,16 @@ def matmul(
     attrs = _precision(precision, {a.dtype, b.dtype, dtype})
     k = term_axis(depth, a, b)
 
-    def element(i: Expr, j: Expr) -> Expr:
-        left = a[k, i] if transpose_a else a[i, k]
-        right = b[j, k] if transpose_b else b[k, j]
-        return te.sum(cast(left, dtype) * cast(right, dtype), axis=k)
+    def sums(name: str, dtype: str) -> Tensor:
+        def element(i: Expr, j: Expr) -> Expr:
+            left = a[k, i] if transpose_a else a[i, k]
+            right = b[j, k] if transpose_b else b[k, j]
+            return te.sum(cast(left, dtype) * cast(right, dtype), axis=k)
 
-    made: Tensor = te.compute(shape, element, name=name, attrs=attrs)
-    return made
+        made: Tensor = te.compute(shape, element, name=name, attrs=attrs)
+        return made
+
+    return rounded_once(name, dtype, sums)
 
 
 @checked
@@ -74,8 +79,8 @@ def batch_matmul(
 ) -> Tensor:
     """Return the products `a[q, m, k] @ b[q, n, k].T` of shape (q, m, n): the second matrix is transposed by default.
 
-    One of the two may have a single matrix, which is multiplied with all of the other's. Sums are accumulated in
-    `out_dtype`, the dtype of `a` unless given; `precision` is that of `matmul`. DefinitionError when the shapes do not
+    One of the two may have a single matrix, which is multiplied with all of the other's. `out_dtype`, how sums are
+    added up, and `precision` are those of `matmul`. DefinitionError when the shapes do not
     fit, and for precisions as there.
 
         >>> from tensorlang import te, topi
@@ -90,16 +95,20 @@ def batch_matmul(
     dtype = out_dtype or a.dtype
     shared_a, shared_b = (extent_of(x.shape[0]) == 1 for x in (a, b))
 
-    def element(q: Expr, i: Expr, j: Expr) -> Expr:
-        qa, qb = 0 if shared_a else q, 0 if shared_b else q
-        left = a[qa, k, i] if transpose_a else a[qa, i, k]
-        right = b[qb, j, k] if transpose_b else b[qb, k, j]
-        return te.sum(cast(left, dtype) * cast(right, dtype), axis=k)
-
     attrs, batch = _precision(precision, {a.dtype, b.dtype, dtype}), b.shape[0] if shared_a else a.shape[0]
     shape = (batch, a.shape[1 + transpose_a], b.shape[1 + (not transpose_b)])
-    made: Tensor = te.compute(shape, element, name=name, attrs=attrs)
-    return made
+
+    def sums(name: str, dtype: str) -> Tensor:
+        def element(q: Expr, i: Expr, j: Expr) -> Expr:
+            qa, qb = 0 if shared_a else q, 0 if shared_b else q
+            left = a[qa, k, i] if transpose_a else a[qa, i, k]
+            right = b[qb, j, k] if transpose_b else b[qb, k, j]
+            return te.sum(cast(left, dtype) * cast(right, dtype), axis=k)
+
+        made: Tensor = te.compute(shape, element, name=name, attrs=attrs)
+        return made
+
+    return rounded_once(name, dtype, sums)
 
 
 def _precision(precision: str | None, of: set[str]) -> dict[str, str]:

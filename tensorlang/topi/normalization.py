@@ -16,7 +16,7 @@ from tensorlang.ir.expr import Expr, ExprLike, as_expr, same
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.axes import normalized, normalized_all
 from tensorlang.topi.checked import checked
-from tensorlang.topi.computed import widened
+from tensorlang.topi.computed import computed, widened
 from tensorlang.topi.operator import Operator
 
 Array = npt.NDArray[Any]
@@ -40,6 +40,19 @@ def layer_norm(
         >>> te.evaluate(topi.layer_norm, [[1.0, 3.0]], epsilon=0.0)
         array([[-1.,  1.]], dtype=float32)
     """
+    return layer_norm_in(data.dtype, data, gamma, beta, axis, epsilon, name)
+
+
+def layer_norm_in(
+    dtype: str,
+    data: Tensor,
+    gamma: Tensor | None,
+    beta: Tensor | None,
+    axis: int | Sequence[int],
+    epsilon: ExprLike,
+    name: str,
+) -> Tensor:
+    """`layer_norm`, rounded to a dtype."""
     axes = _checked("layer_norm", data, axis, gamma, beta)
     rest = _rest(data, axes)
     mean = _mean_over(data, axes, lambda value, _: value, f"{name}_mean")
@@ -53,11 +66,9 @@ def layer_norm(
     def element(*i: Expr) -> Expr:
         outside = [i[d] for d in rest]
         made = (widened(data(*i)) - mean(*outside)) * scale(*outside)
-        return _affine(made, gamma, beta, [i[d] for d in axes]).astype(data.dtype)
+        return _affine(made, gamma, beta, [i[d] for d in axes]).astype(dtype)
 
-    made = te.compute(data.shape, element, name=name)
-    assert isinstance(made, Tensor)
-    return made
+    return computed(data.shape, element, name)
 
 
 @checked

@@ -18,7 +18,7 @@ from tensorlang.te.axis import Axis, extent_of
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.axes import normalized_all, sizes
 from tensorlang.topi.checked import checked
-from tensorlang.topi.computed import computed
+from tensorlang.topi.computed import computed, rounded_once
 from tensorlang.topi.operator import Operator
 from tensorlang.topi.transform import reshape
 
@@ -34,7 +34,7 @@ def sum(data: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "su
     >>> te.evaluate(topi.sum, [[1.0, 2.0], [3.0, 5.0]], axis=1)
     array([3., 8.], dtype=float32)
     """
-    return _narrow(_reduced(data, axis, keepdims, te.sum, name, wide=True), data)
+    return rounded_once(name, data.dtype, lambda name, dtype: _reduced(data, axis, keepdims, te.sum, name, dtype))
 
 
 @checked
@@ -45,7 +45,7 @@ def prod(data: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "p
     >>> te.evaluate(topi.prod, [[1.0, 2.0], [3.0, 5.0]], axis=1)
     array([ 2., 15.], dtype=float32)
     """
-    return _narrow(_reduced(data, axis, keepdims, te.prod, name, wide=True), data)
+    return rounded_once(name, data.dtype, lambda name, dtype: _reduced(data, axis, keepdims, te.prod, name, dtype))
 
 
 @checked
@@ -148,7 +148,7 @@ def mean(data: Tensor, axis: Axes = None, keepdims: bool = False, name: str = "m
     """
     if not dtypes.info(data.dtype).is_float:
         raise DefinitionError(f"mean wants floats, got {data.dtype}; topi.cast the tensor first")
-    total = _reduced(data, axis, keepdims, te.sum, f"{name}_sum", wide=True)
+    total = _reduced(data, axis, keepdims, te.sum, f"{name}_sum", dtypes.at_least_float32(data.dtype))
     extents = [as_expr(data.shape[d]) for d in normalized_all("mean", data, axis)]
     count = reduce(mul, extents, as_expr(1, "int32"))
     made = te.compute(total.shape, lambda *i: (total(*i) / count.astype(total.dtype)).astype(data.dtype), name=name)
@@ -210,27 +210,18 @@ def argmin(
 
 
 def _reduced(
-    data: Tensor, axis: Axes, keepdims: bool, reducer: Callable[..., Expr], name: str, wide: bool = False
+    data: Tensor, axis: Axes, keepdims: bool, reducer: Callable[..., Expr], name: str, dtype: str = ""
 ) -> Tensor:
     axes = normalized_all(name, data, axis)
     inner = [te.reduce_axis((0, data.shape[d]), name=f"k{d}") for d in axes]
-    dtype = dtypes.at_least_float32(data.dtype) if wide else data.dtype
 
     def element(*i: Expr) -> Expr:
-        value = data(*_index(data, axes, keepdims, i, inner))
-        return reducer(value.astype(dtype), axis=inner) if inner else value
+        value = data(*_index(data, axes, keepdims, i, inner)).astype(dtype or data.dtype)
+        return reducer(value, axis=inner) if inner else value
 
     made = te.compute(_shape(data, axes, keepdims), element, name=name)
     assert isinstance(made, Tensor)
     return made
-
-
-def _narrow(made: Tensor, data: Tensor) -> Tensor:
-    if made.dtype == data.dtype:
-        return made
-    narrow = te.compute(made.shape, lambda *i: made(*i).astype(data.dtype), name=f"{made.op.name}_narrow")
-    assert isinstance(narrow, Tensor)
-    return narrow
 
 
 def _place(data: Tensor, axis: Axes, keepdims: bool, name: str, largest: bool, last: bool) -> Tensor:

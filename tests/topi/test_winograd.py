@@ -162,7 +162,7 @@ def test_auto_takes_it_where_it_is_faster_as_a_rule() -> None:
     assert stages(64, 28, 64) > stages(64, 28, 64, stride=2)
     few = stages(64, 28, 64, 5)
     assert {stages(*s) for s in ((63, 28, 64), (64, 28, 63), (64, 24, 64))} == {few}
-    assert stages(64, 28, 64, dtype="float16") == few
+    assert stages(64, 28, 64, dtype="float16") == few + 1  # which rounds the sums
 
 
 def test_gradients_are_those_of_the_direct_sums() -> None:

@@ -9,7 +9,7 @@ from tensorlang.te.operation import Tensor
 from tensorlang.topi.axes import extents
 from tensorlang.topi.between import interpolated_or_zero
 from tensorlang.topi.checked import checked
-from tensorlang.topi.computed import computed
+from tensorlang.topi.computed import computed, rounded_once
 from tensorlang.topi.transform import transpose
 from tensorlang.topi.windows import Padding, Pair, windows
 
@@ -60,20 +60,20 @@ def deformable_conv2d_nchw(
         return interpolated_or_zero(data, b, c, at, pixels)
 
     moved = computed((n, channels, *size, *counts), read, f"{name}_moved")
-    dtype = out_dtype or data.dtype
-    wide = dtypes.at_least_float32(dtype) if dtypes.info(dtype).is_float else dtype
     rc, ry, rx = (
         te.reduce_axis((0, extent), word) for extent, word in ((inputs, "rc"), (size[0], "ry"), (size[1], "rx"))
     )
     each = max(outputs // groups, 1)
 
-    def element(b: Expr, f: Expr, y: Expr, x: Expr) -> Expr:
-        c = rc.var if groups == 1 else binary("floordiv", f, each) * inputs + rc.var
-        product = cast(moved(b, c, ry, rx, y, x), wide) * cast(kernel(f, rc, ry, rx), wide)
-        return te.sum(product, axis=[rc, ry, rx])
+    def sums(name: str, dtype: str) -> Tensor:
+        def element(b: Expr, f: Expr, y: Expr, x: Expr) -> Expr:
+            c = rc.var if groups == 1 else binary("floordiv", f, each) * inputs + rc.var
+            product = cast(moved(b, c, ry, rx, y, x), dtype) * cast(kernel(f, rc, ry, rx), dtype)
+            return te.sum(product, axis=[rc, ry, rx])
 
-    total = computed((n, outputs, *counts), element, name if wide == dtype else f"{name}_sum")
-    return total if wide == dtype else computed(total.shape, lambda *i: cast(total(*i), dtype), name)
+        return computed((n, outputs, *counts), element, name)
+
+    return rounded_once(name, out_dtype or data.dtype, sums)
 
 
 @checked

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from tensorlang import te
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError
-from tensorlang.ir.expr import Expr
+from tensorlang.ir.expr import Expr, cast
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.axes import extents
 from tensorlang.topi.checked import checked
-from tensorlang.topi.computed import computed
+from tensorlang.topi.computed import computed, rounded_once, widened
 from tensorlang.topi.dense import dense
 from tensorlang.topi.transform import reshape
 
@@ -59,22 +59,21 @@ def lstm(
     product = layer.product(state, Wh, Bh, "gates")
 
     def gate(letter: str, t: Expr, b: Expr, j: Expr) -> Expr:
-        return inputs(t - 1, b, gates[letter], j) + product(t, b, gates[letter], j)
+        return widened(inputs(t - 1, b, gates[letter], j)) + product(t, b, gates[letter], j)
 
     def seen(letter: str, peephole: Tensor | None, c: Expr, t: Expr, b: Expr, j: Expr) -> Expr:
         value = gate(letter, t, b, j)
-        return f_act(value if peephole is None else value + peephole(b, j) * c)
+        return f_act(value if peephole is None else value + widened(peephole(b, j)) * c)
 
     def remembered(t: Expr, b: Expr, j: Expr) -> Expr:
-        before = memory(t - 1, b, j)
+        before = widened(memory(t - 1, b, j))
         kept = seen("F", p_f, before, t, b, j) * before
         return kept + seen("I", p_i, before, t, b, j) * g_act(gate("G", t, b, j))
 
-    c = computed(memory.shape, remembered, f"{name}_next_c")
-    h = computed(c.shape, lambda t, b, j: seen("O", p_o, c(t, b, j), t, b, j) * h_act(c(t, b, j)), f"{name}_next_h")
+    c = layer.step(memory.shape, remembered, "next_c")
+    h = layer.step(c.shape, lambda *i: seen("O", p_o, widened(c(*i)), *i) * h_act(widened(c(*i))), "next_h")
     if proj is not None:
-        k, own = te.reduce_axis((0, layer.hidden), "k"), h
-        h = computed(state.shape, lambda t, b, j: te.sum(own(t, b, k) * proj(j, k), axis=k), f"{name}_projected")
+        h = layer.projected(h, proj)
     hs, cs = te.scan(starts, [h, c], [state, memory], name=f"{name}_scan")
     return layer.states(hs, f"{name}_h"), layer.states(cs, f"{name}_c")
 
@@ -112,14 +111,15 @@ def gru(
     product = layer.product(state, Wh, Bh, "gates")
 
     def gate(letter: str, t: Expr, b: Expr, j: Expr) -> Expr:
-        return f_act(inputs(t - 1, b, gates[letter], j) + product(t, b, gates[letter], j))
+        return f_act(widened(inputs(t - 1, b, gates[letter], j)) + product(t, b, gates[letter], j))
 
     def updated(t: Expr, b: Expr, j: Expr) -> Expr:
-        fresh = inputs(t - 1, b, gates["N"], j) + gate("R", t, b, j) * product(t, b, gates["N"], j)
+        fresh = widened(inputs(t - 1, b, gates["N"], j)) + gate("R", t, b, j) * product(t, b, gates["N"], j)
         share = gate("Z", t, b, j)
-        return share * state(t - 1, b, j) + (te.const(1, Xs.dtype) - share) * g_act(fresh)
+        kept = share * widened(state(t - 1, b, j))
+        return kept + (te.const(1, share.dtype) - share) * g_act(fresh)
 
-    h = computed(state.shape, updated, f"{name}_next_h")
+    h = layer.step(state.shape, updated, "next_h")
     return layer.states(te.scan(start, h, state, name=f"{name}_scan"), f"{name}_h")
 
 
@@ -165,6 +165,10 @@ class _Layer:
         """The states over time, the first one in front."""
         return te.placeholder((self.time + 1, *start.shape[1:]), self.dtype, f"{start.name}_state")
 
+    def step(self, shape: Sequence[Expr], element: Callable[..., Expr], word: str) -> Tensor:
+        """What each step makes, rounded once: narrow floats are computed in float32."""
+        return computed(shape, lambda *i: cast(element(*i), self.dtype), f"{self.name}_{word}")
+
     def product(self, state: Tensor, weight: Tensor, bias: Tensor | None, word: str) -> Callable[..., Expr]:
         """What the last state makes of a gate, by time, batch, gate and element.
 
@@ -174,13 +178,25 @@ class _Layer:
         shape = (self.time + 1, self.gates, self.hidden, self.batch)
         made = computed(
             shape,
-            lambda t, g, j, b: te.sum(state(t - 1, b, k) * weight(g * self.hidden + j, k), axis=k),
+            lambda t, g, j, b: te.sum(widened(state(t - 1, b, k)) * widened(weight(g * self.hidden + j, k)), axis=k),
             f"{self.name}_{word}",
         )
         if bias is None:
             return lambda t, b, g, j: made(t, g, j, b)
         held = bias
-        return lambda t, b, g, j: made(t, g, j, b) + held(g * self.hidden + j)
+        return lambda t, b, g, j: made(t, g, j, b) + widened(held(g * self.hidden + j))
+
+    def projected(self, state: Tensor, weight: Tensor) -> Tensor:
+        """The state that is seen: a projection of the hidden one."""
+        k, shape = te.reduce_axis((0, self.hidden), "k"), (self.time + 1, self.batch, self.seen)
+
+        def sums(name: str, dtype: str) -> Tensor:
+            def element(t: Expr, b: Expr, j: Expr) -> Expr:
+                return te.sum(cast(state(t, b, k), dtype) * cast(weight(j, k), dtype), axis=k)
+
+            return computed(shape, element, name)
+
+        return rounded_once(f"{self.name}_projected", self.dtype, sums)
 
     def states(self, scanned: Tensor, name: str) -> Tensor:
         """The states of all steps, in the order of these, without the first one."""

@@ -9,7 +9,7 @@ from tensorlang.ir.simplify import simplify
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.axes import extents
 from tensorlang.topi.checked import checked
-from tensorlang.topi.computed import computed
+from tensorlang.topi.computed import computed, widened
 from tensorlang.topi.scatter import scatter_nd
 from tensorlang.topi.sparse.rows import begun_elements, block_sides, check_matrix, product, rows_of, stored, within
 from tensorlang.topi.transform import transpose
@@ -54,13 +54,14 @@ def _by_blocks(data: Tensor, blocks: Tensor, indices: Tensor, indptr: Tensor, na
     def block(i: Expr, nb_j: Expr, j: Expr) -> Expr:
         at, k = stored(indptr, nb_j)
         c = te.reduce_axis((0, wide), "c")
-        return te.sum(blocks(at, j, c) * data(i, within(indices(at), past) * wide + c), axis=[k, c])
+        factor = data(i, within(indices(at), past) * wide + c)
+        return te.sum(widened(blocks(at, j, c)) * widened(factor), axis=[k, c])
 
     rows, count = data.shape[0], simplify(indptr.shape[0] - 1)
     with te.tag_scope("sparse_dense_sp_rhs_bsrmm_block"):
         made = computed((rows, count, high), block, f"{name}_block")
     with te.tag_scope("sparse_dense_sp_rhs_bsrmm"):
-        return computed((rows, count * high), lambda m, n: made(m, n // high, n % high), name)
+        return computed((rows, count * high), lambda m, n: cast(made(m, n // high, n % high), data.dtype), name)
 
 
 @checked

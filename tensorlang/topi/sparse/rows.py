@@ -8,7 +8,7 @@ from tensorlang.ir.expr import Expr, binary, cast, same
 from tensorlang.ir.simplify import simplify
 from tensorlang.te.axis import Axis, extent_of
 from tensorlang.te.operation import Tensor
-from tensorlang.topi.computed import computed
+from tensorlang.topi.computed import computed, rounded_once
 
 
 def rows_of(indptr: Tensor, nonzeros: Expr, name: str) -> Tensor:
@@ -41,23 +41,24 @@ def check_matrix(name: str, data: Tensor, indices: Tensor, indptr: Tensor) -> No
 
 
 def product(data: Tensor, indices: Tensor, indptr: Tensor, dense: Tensor, name: str) -> Tensor:
-    """A sparse matrix [rows, k], of elements or of blocks, times a matrix [k, n]; sums are in the dtype of both."""
+    """A sparse matrix [rows, k], of elements or of blocks, times a matrix [k, n]; sums are as those of `matmul`."""
     check_matrix(name, data, indices, indptr)
     if dense.ndim != 2 or dense.dtype != data.dtype:
         raise DefinitionError(f"{name} wants a matrix of {data.dtype}, got {dense}")
     high, wide = block_sides(name, data)
     past = binary("floordiv", cast(dense.shape[0], "int64"), wide)
 
-    def element(i: Expr, j: Expr) -> Expr:
+    def element(i: Expr, j: Expr, dtype: str) -> Expr:
         row, r = (i, te.const(0)) if high == 1 else (te.indexdiv(i, high), te.indexmod(i, high))
         at, k = stored(indptr, row)
         column = within(indices(at), past) * wide
         if data.ndim == 1:
-            return te.sum(data(at) * dense(column, j), axis=k)
+            return te.sum(cast(data(at), dtype) * cast(dense(column, j), dtype), axis=k)
         c = te.reduce_axis((0, wide), "c")
-        return te.sum(data(at, r, c) * dense(column + c, j), axis=[k, c])
+        return te.sum(cast(data(at, r, c), dtype) * cast(dense(column + c, j), dtype), axis=[k, c])
 
-    return computed((simplify(indptr.shape[0] - 1) * high, dense.shape[1]), element, name)
+    shape = (simplify(indptr.shape[0] - 1) * high, dense.shape[1])
+    return rounded_once(name, data.dtype, lambda name, dtype: computed(shape, lambda i, j: element(i, j, dtype), name))
 
 
 def block_sides(name: str, data: Tensor) -> tuple[int, int]:

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from tensorlang import dtypes, te
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError
-from tensorlang.ir.expr import Expr, binary, cast
+from tensorlang.ir.expr import Expr, ExprLike, binary, cast
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.axes import extents
 from tensorlang.topi.between import inside, interpolated
 from tensorlang.topi.checked import checked
-from tensorlang.topi.computed import computed
+from tensorlang.topi.computed import computed, rounded_once, widened
 from tensorlang.topi.transform import transpose
 
 _MODES = {0: "avg", 1: "max", b"avg": "avg", b"max": "max", "avg": "avg", "max": "max"}
@@ -207,9 +207,9 @@ class _Side:
 
 def _side(name: str, rois: Tensor, d: int, cells: int, pixels: int, scale: float, ratio: int) -> _Side:
     def edge(r: Expr, k: Expr) -> Expr:
-        low, high = (rois(r, 2 - d + side) * scale for side in (0, 2))
-        wide = te.maximum(high - low, te.const(1, rois.dtype)) / cells
-        count = te.const(ratio, rois.dtype) if ratio > 0 else te.ceil(wide)
+        low, high = (widened(rois(r, 2 - d + side)) * scale for side in (0, 2))
+        wide = te.maximum(high - low, te.const(1, low.dtype)) / cells
+        count = te.const(ratio, low.dtype) if ratio > 0 else te.ceil(wide)
         return te.select(k < 1, low, te.select(k < 2, wide, count))
 
     return _Side(name, d, cells, pixels, ratio, computed((rois.shape[0], 3), edge, f"{name}_edges{d}"))
@@ -222,11 +222,14 @@ def _mean(data: Tensor, rois: Tensor, sides: Sequence[_Side], name: str) -> Tens
     y, x = te.reduce_axis((0, high), "y"), te.reduce_axis((0, wide), "x")
     rows = computed(
         (rois.shape[0], channels, sides[0].cells, wide),
-        lambda r, c, p, w: te.sum(down(r, p, y) * data(_image(rois, r, images), c, y, w), axis=y),
+        lambda r, c, p, w: te.sum(down(r, p, y) * widened(data(_image(rois, r, images), c, y, w)), axis=y),
         f"{name}_rows",
     )
-    return computed(
-        (*rows.shape[:3], sides[1].cells), lambda r, c, p, q: te.sum(rows(r, c, p, x) * right(r, q, x), axis=x), name
+    shape: list[ExprLike] = [*rows.shape[:3], sides[1].cells]
+    return rounded_once(
+        name,
+        data.dtype,
+        lambda name, _: computed(shape, lambda r, c, p, q: te.sum(rows(r, c, p, x) * right(r, q, x), axis=x), name),
     )
 
 

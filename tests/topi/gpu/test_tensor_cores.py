@@ -240,8 +240,15 @@ def test_a_product_by_threads_has_the_same_values() -> None:
 
 def test_sums_in_16_bits_are_made_by_threads() -> None:
     a, b = te.placeholder((64, 64), "float16", "A"), te.placeholder((64, 48), "float16", "B")
-    assert chosen([a, b, topi.matmul(a, b)]) is None
+    k = te.reduce_axis((0, 64), "k")
+    assert chosen([a, b, te.compute((64, 48), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k))]) is None
     assert chosen([a, b, topi.matmul(a, b, out_dtype="float32")]) is not None
+
+
+def test_results_of_16_bits_are_rounded_behind_sums_of_32() -> None:
+    a, b = te.placeholder((64, 64), "float16", "A"), te.placeholder((64, 48), "float16", "B")
+    steps = scheduled([a, b, topi.matmul(a, b)]).trace.to_python()
+    assert "s['C_sum'].tensorize('i_i', te.intrin('cuda.mma.m16n8k16.f16'))" in steps
 
 
 def test_what_is_no_sum_is_made_by_threads() -> None:
