@@ -22,6 +22,7 @@ from tensorlang.autotune.task import Task, arguments_of, task_of
 from tensorlang.dataclass import dataclass
 from tensorlang.driver import lower
 from tensorlang.errors import RecordError, ScheduleError
+from tensorlang.files import is_file
 from tensorlang.schedule import Schedule, create_schedule
 from tensorlang.schedule.history import Attempts, warn_skipped
 from tensorlang.schedule.recorded import How, argument_bytes, replay_recorded
@@ -272,7 +273,7 @@ def records_of(log: LogPath, task: Task) -> list[TuningRecord]:
 
     Of those that were measured under other names the fastest, carried over, come first.
     """
-    if not Path(log).is_file():
+    if not is_file(log):
         return []
     place = place_of(task.target.to_json(), task.threads)
     with open_source(log) as source:

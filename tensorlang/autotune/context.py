@@ -20,6 +20,7 @@ from tensorlang.autotune.task import Task, arguments_of, count_operations
 from tensorlang.autotune.templates.registry import Scheduled, TemplateFunction, chooser
 from tensorlang.autotune.templates.task import TemplateTask, collect
 from tensorlang.errors import DefinitionError, RecordError, shown
+from tensorlang.files import exists
 from tensorlang.location import caller
 from tensorlang.schedule import Schedule, Trace, create_schedule
 from tensorlang.schedule.history import Attempts, Known, history, in_use, say
@@ -101,7 +102,7 @@ class ApplyHistoryBest(Answers):
             raise DefinitionError(f"miss is 'warn', 'error' or 'ignore', got {miss!r}")
         self.miss = miss
         if records is None or isinstance(records, str | os.PathLike):
-            missing = [path for path in logs_to_read(records) if not path.exists()]
+            missing = [path for path in logs_to_read(records) if not exists(path)]
             if missing:
                 raise RecordError(f"no such log: {missing[0]}")
             super().__init__(records, other_targets)

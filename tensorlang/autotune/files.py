@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from tensorlang.errors import DefinitionError, TensorlangError
+from tensorlang.files import is_file
 
 
 def load_function(name: str) -> Callable[..., Any]:
@@ -46,7 +47,7 @@ def load_function(name: str) -> Callable[..., Any]:
 
 def load_file(path: Path) -> ModuleType:
     """Import a Python file, which finds the modules beside it, as a script does; DefinitionError when that fails."""
-    if not path.is_file():
+    if not is_file(path):
         raise DefinitionError(f"no such file: {path}")
     name = f"tensorlang_operator_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)

@@ -7,7 +7,6 @@ has asked for that, or has named the file: it may be anybody's record, and the f
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from tensorlang import topi
 from tensorlang.autotune.records.record import TuningRecord
@@ -15,6 +14,7 @@ from tensorlang.autotune.task import Task, create_task
 from tensorlang.autotune.templates.registry import SHIPPED
 from tensorlang.autotune.templates.task import template_task
 from tensorlang.errors import InternalError, RecordError, TensorlangError
+from tensorlang.files import is_file
 from tensorlang.limits import for_a_record
 from tensorlang.schedule.recorded import reason
 from tensorlang.target.spec import Target
@@ -45,7 +45,7 @@ def remake(record: TuningRecord, places: Mapping[str, str] | None = None, run_fi
     except InternalError:
         raise
     except Exception as error:
-        moved = _in_a_file(name) and not Path(name.rpartition(":")[0]).is_file()
+        moved = _in_a_file(name) and not is_file(name.rpartition(":")[0])
         advice = "; if the file has moved, say where it is (--program FILE.py)" if moved else ""
         why = str(error) if isinstance(error, TensorlangError) else reason(error)
         raise RecordError(f"{work} cannot be made again: {why}{advice}") from error

@@ -11,6 +11,7 @@ import click
 
 from tensorlang.cli.arguments import parse_arguments
 from tensorlang.errors import ScheduleError
+from tensorlang.files import is_file, writing
 
 
 @click.command()
@@ -39,7 +40,7 @@ def check(
     its schedules are proven again, from what it says of itself.
     """
     try:
-        exported = not file.endswith(".py") and Path(file).is_file()
+        exported = not file.endswith(".py") and is_file(file)
         found = _exported(file) if exported else _schedules(file, parse_arguments(arguments))
     except ScheduleError as error:
         click.echo(json.dumps({"legal": False, **_refusal(error)}, indent=2) if as_json else str(error))
@@ -53,7 +54,8 @@ def check(
             text = found[-1][1].explain(as_="svg", statement=statement, axes=shown, sizes=given[-1])
         except ScheduleError as error:
             raise click.UsageError(error.why) from None
-        Path(svg_file).write_text(text, encoding="utf-8")
+        with writing(svg_file):
+            Path(svg_file).write_text(text, encoding="utf-8")
     if as_json:
         click.echo(json.dumps({"legal": True, "schedules": {n: e.to_json() for n, e in explained}}, indent=2))
         return

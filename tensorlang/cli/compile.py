@@ -13,6 +13,7 @@ from tensorlang.cli.inspect import known_option, read_known
 from tensorlang.cli.models import compiled_model, inputs_of, numerics_option
 from tensorlang.cli.network_tuning import STORE, tune_compiled
 from tensorlang.cli.quantize import quantization, quantize_options, read_model
+from tensorlang.files import is_folder
 
 
 @click.command("compile")
@@ -85,7 +86,7 @@ def compile_model(
 
 def _path(out: str, model: str) -> Path:
     """Where the files go: in a folder they have the name of the model, as C can have it."""
-    if not out.endswith("/") and not Path(out).is_dir():
+    if not out.endswith("/") and not is_folder(out):
         return Path(out)
     name = re.sub(r"[^A-Za-z0-9_]", "_", Path(model).stem).lstrip("_0123456789") or "network"
     return Path(out) / name

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tensorlang.cli.tables import print_records, print_table, speed_cells
+from tensorlang.files import writing
 
 if TYPE_CHECKING:
     from tensorlang.autotune import Log, TuningRecord
@@ -198,7 +199,6 @@ def export(
     from tensorlang.autotune.importers.programs import sources_from
     from tensorlang.autotune.records.export import python_module, to_csv, to_json
     from tensorlang.autotune.validation import proven
-    from tensorlang.errors import TensorlangError
 
     if best_only or form == "python":
         records = _bests(files)
@@ -213,10 +213,8 @@ def export(
     if output is None:
         click.echo(text, nl=False)
         return
-    try:
+    with writing(output):
         Path(output).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise TensorlangError(f"cannot write {output}: {error.strerror}") from error
 
 
 @log.command(name="import")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +11,7 @@ import numpy as np
 
 from tensorlang.cli.inspect import read_known, read_shapes
 from tensorlang.errors import ArgumentError
+from tensorlang.files import is_file
 
 if TYPE_CHECKING:
     from tensorlang.networks import Model, Network
@@ -88,7 +88,7 @@ def bench_model(
     cores = threads or available_cores()
     machine = target if "-num-cores" in target else f"{target} -num-cores={cores}"
     shapes = tuple(shape.split(";")) if shape else ()
-    used = log if Path(log).is_file() else None
+    used = log if is_file(log) else None
     made = compiled_model(model, machine, used, as_json, shapes=shapes, quantize=quantize)
     inputs = inputs_of(made, ())
     named = dict(zip(made.input_names, inputs, strict=True))

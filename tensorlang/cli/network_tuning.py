@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from tensorlang.cli.models import compiled_model
+from tensorlang.files import is_file
 from tensorlang.words import format_count, format_seconds, printable
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def tune_network(
         raise click.UsageError("a model takes a budget: --seconds, or --trials")
     machine = target if threads is None or "-num-cores" in target else f"{target} -num-cores={threads}"
     shapes = tuple(shape.split(";")) if shape else ()
-    known = log if log != STORE and Path(log).is_file() else None
+    known = log if log != STORE and is_file(log) else None
     made = compiled_model(model, machine, known, as_json, shapes=shapes)
     tune_compiled(made, seconds, trials, log, seed, as_json)
 

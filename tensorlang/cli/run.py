@@ -12,6 +12,7 @@ import numpy as np
 from tensorlang.cli.inspect import known_option, read_known
 from tensorlang.cli.models import compiled_model, inputs_of, numerics_option
 from tensorlang.cli.quantize import quantization, quantize_options
+from tensorlang.files import writing
 
 if TYPE_CHECKING:
     from tensorlang.networks import Model
@@ -77,6 +78,8 @@ def run(
 
 _ALLOWED = 1e-3
 """The largest error over the largest value of an output."""
+_LONG = 250
+"""Bytes from which on the name of an output is no name of a file."""
 _REPEAT = 5
 """Runs that are timed."""
 
@@ -94,10 +97,13 @@ def _write(folder: str, outputs: dict[str, Any]) -> None:
     from pathlib import Path
 
     target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
+    with writing(folder):
+        target.mkdir(parents=True, exist_ok=True)
     for number, (name, array) in enumerate(outputs.items()):
-        word = "".join(c if c.isalnum() or c in "-_." else "_" for c in name) or f"output{number}"
-        np.save(target / f"{word}.npy", array)
+        word = "".join(c if c.isalnum() or c in "-_." else "_" for c in name)
+        file = target / f"{word if 0 < len(word.encode()) < _LONG else f'output{number}'}.npy"
+        with writing(file):
+            np.save(file, array)
 
 
 def _show(facts: dict[str, Any], as_json: bool) -> None:

@@ -14,6 +14,7 @@ from tensorlang.dataclass import dataclass
 from tensorlang.errors import RecordError, TargetError, TensorlangError
 from tensorlang.export.metadata import FIRST_KEY, NETWORK
 from tensorlang.export.steps import calls_of, check_steps
+from tensorlang.files import is_file
 from tensorlang.ir.expr import Buffer
 from tensorlang.ir.stmt import Kernel, Seq
 from tensorlang.names import lookup
@@ -110,7 +111,7 @@ def _check_cpu(library: ctypes.CDLL, name: str, sizes: int) -> None:
 
 def read_metadata(path: Path) -> dict[str, Any]:
     """The metadata of an exported kernel, from its `.json`, or from the library, archive or object itself."""
-    if not path.is_file():
+    if not is_file(path):
         raise RecordError(f"no such file: {path}")
     data = path.read_bytes()
     start = data.find(f'{{"{FIRST_KEY}":'.encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,7 @@ from tensorlang.export.header import header
 from tensorlang.export.linking import HOW, link, link_wasm, linker
 from tensorlang.export.program import check_program
 from tensorlang.export.words import check_name
+from tensorlang.files import writing
 from tensorlang.target.detect import host_cpu, target_cpu
 from tensorlang.target.llvm.library.build import FACES, THREADS
 from tensorlang.target.spec import Target
@@ -90,7 +92,8 @@ def write(path: str | Path, made: Compiled, how: Choices, answer: Sequence[Any] 
         formats = (formats - {"so"}) | {"o", "a", "h"}
     contents = _contents(made, formats, answer)
     formats |= {"json", *made.files}
-    stem.parent.mkdir(parents=True, exist_ok=True)
+    with writing(stem):
+        stem.parent.mkdir(parents=True, exist_ok=True)
     files = {form: stem.with_name(_NAMES[form].format(stem.name)) for form in _NAMES if form in formats}
     for file, content in contents.items():
         _put(stem.parent / file, content)
@@ -135,19 +138,21 @@ def _put(file: Path, content: bytes) -> None:
     file.parent.mkdir(exist_ok=True)
     fresh = file.with_name(f".{file.name}.new")
     try:
-        fresh.write_bytes(content)
-        fresh.replace(file)
+        with writing(file):
+            fresh.write_bytes(content)
+            fresh.replace(file)
     finally:
-        fresh.unlink(missing_ok=True)
+        _remove(fresh)
 
 
 def _link_wasm(made: Compiled, module: Path) -> bool:
     objects = module.with_suffix(".wasm.o")
     try:
-        objects.write_bytes(made.code)
+        with writing(module):
+            objects.write_bytes(made.code)
         return link_wasm(objects, module, made.draft.symbols)
     finally:
-        objects.unlink(missing_ok=True)
+        _remove(objects)
 
 
 def _link(command: Sequence[str], made: Compiled, library: Path) -> None:
@@ -155,12 +160,19 @@ def _link(command: Sequence[str], made: Compiled, library: Path) -> None:
     objects = library.with_name(f".{library.name}.o")
     fresh = library.with_name(f".{library.name}.new")
     try:
-        objects.write_bytes(made.code)
+        with writing(library):
+            objects.write_bytes(made.code)
         link(command, objects, fresh, library.name, made.draft.machine, made.needs)
         fresh.replace(library)
     finally:
-        objects.unlink(missing_ok=True)
-        fresh.unlink(missing_ok=True)
+        _remove(objects, fresh)
+
+
+def _remove(*files: Path) -> None:
+    """Remove files that may not have been made."""
+    for file in files:
+        with contextlib.suppress(OSError):
+            file.unlink()
 
 
 def _by_hand(stem: Path, needs: Mapping[str, Sequence[str]]) -> str:

@@ -25,6 +25,7 @@ from tensorlang.autotune import tune as tune_task
 from tensorlang.dataclass import dataclass
 from tensorlang.driver import build
 from tensorlang.errors import ArgumentError, DefinitionError, shown
+from tensorlang.files import exists
 from tensorlang.frameworks.gradients import way_back
 from tensorlang.frameworks.kinds import Array, Extents, declared, is_array, kind
 from tensorlang.frameworks.program import Program, program
@@ -314,7 +315,7 @@ class ArrayFunction:
         return program(self.__name__, arguments, places, lambda: self._built(list(arguments)))
 
     def _built(self, tensors: list[Tensor]) -> Executable:
-        with nullcontext() if self._log is None or not Path(self._log).exists() else apply_history_best(self._log):
+        with nullcontext() if self._log is None or not exists(self._log) else apply_history_best(self._log):
             return build(tensors, tensors, self._target, name=self.__name__, schedule="auto")
 
     def __getattr__(self, name: str) -> Any:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
+from tensorlang.files import is_file
 from tensorlang.runtime import cache
 from tensorlang.runtime.digest import known_digest
 
@@ -41,6 +42,6 @@ def _key(digest: str) -> tuple[str, ...]:
 
 
 def _digest(path: Path) -> str:
-    if not path.is_file():
+    if not is_file(path):
         raise FileNotFoundError(path)
     return known_digest(path)

@@ -11,6 +11,7 @@ from typing import Any
 
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import ArgumentError
+from tensorlang.files import writing
 from tensorlang.networks.model import Model, Span
 from tensorlang.networks.roofline import limits_of, moved_bytes
 from tensorlang.profiling.machine import Limit
@@ -72,7 +73,8 @@ def profiled(
     )
     if trace is not None:
         runs = [[one for one in spans if one.seconds] for spans in runs]
-        Path(trace).write_text(json.dumps(trace_of(model.name, found, runs)), encoding="utf-8")
+        with writing(trace):
+            Path(trace).write_text(json.dumps(trace_of(model.name, found, runs)), encoding="utf-8")
     return found
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import ArgumentError
+from tensorlang.files import is_folder
 from tensorlang.runtime.digest import digest_of, digest_of_file
 from tensorlang.target.spec import Target
 
@@ -91,7 +92,7 @@ def _digest(data: Any) -> Any:
             return None
         case str() | os.PathLike():
             folder = Path(data)
-            files = sorted(folder.iterdir()) if folder.is_dir() else []
+            files = sorted(folder.iterdir()) if is_folder(folder) else []
             return [[file.name, digest_of_file(file)] for file in files if file.suffix in (".npy", ".npz")]
         case Mapping():
             return {str(name): _digest(value) for name, value in data.items()}

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import ArgumentError, TargetError, shown
+from tensorlang.files import writing
 from tensorlang.ir.expr import Buffer, Var
 from tensorlang.markup import Markup, element, page, table
 from tensorlang.profiling.advice import Advice, Advised, advice_of
@@ -136,7 +137,8 @@ class Profile:
 
     def save_trace(self, path: str | os.PathLike[str]) -> None:
         """Write a run as a file for Perfetto (ui.perfetto.dev) and Chrome's tracing: a track for each thread."""
-        Path(path).write_text(json.dumps(self.trace), encoding="utf-8")
+        with writing(path):
+            Path(path).write_text(json.dumps(self.trace), encoding="utf-8")
 
     @property
     def roofline(self) -> Markup:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tensorlang.errors import TargetError
+from tensorlang.files import writing
 
 if TYPE_CHECKING:
     from tensorlang.runtime.executable import Executable
@@ -61,8 +62,9 @@ class ClassicModule:
             kernel.export(written.with_suffix(""), formats=(_LIBRARIES[path.suffix],))
             if not written.exists():
                 raise TargetError(f"{path.name} takes a linker, and there is none; pip install 'tensorlang[export]'")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            shutil.move(written, path)
+            with writing(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                shutil.move(written, path)
         return path
 
     def save(self, file_name: str | Path, fmt: str = "") -> None:
@@ -71,6 +73,7 @@ class ClassicModule:
         suffix = f".{fmt}" if fmt else path.suffix
         if suffix in _TEXTS:
             source: Any = self.source  # type: ignore[attr-defined]
-            path.write_text(source(_TEXTS[suffix]), encoding="utf-8")
+            with writing(path):
+                path.write_text(source(_TEXTS[suffix]), encoding="utf-8")
         else:
             self.export_library(path)

@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tensorlang.errors import TargetError
+from tensorlang.files import is_file
 
 
 def find_clang(required: bool = True) -> list[str]:
@@ -30,7 +31,7 @@ def create_llvm(
     with TemporaryDirectory() as folder:
         files = []
         for number, code in enumerate([inputs] if isinstance(inputs, str) else inputs):
-            path = Path(code) if "\n" not in code and Path(code).is_file() else Path(folder) / f"code{number}.cc"
+            path = Path(code) if "\n" not in code and is_file(code) else Path(folder) / f"code{number}.cc"
             if path.parent == Path(folder):
                 path.write_text(code, encoding="utf-8")
             files.append(str(path))

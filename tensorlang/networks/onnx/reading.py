@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from tensorlang import dtypes, te
 from tensorlang.errors import DefinitionError, InternalError, TensorlangError
+from tensorlang.files import is_file
 from tensorlang.networks.elements import is_eighth
 from tensorlang.networks.integers import Quantized
 from tensorlang.networks.network import Array, Network, Value, Weights
@@ -121,7 +122,7 @@ def _loaded(model: Any) -> Any:
 def opened(path: Path) -> Any:
     """The model in a file, without what it has in other files."""
     onnx = onnx_package()
-    if not path.is_file():
+    if not is_file(path):
         raise DefinitionError(f"there is no file {path}")
     try:
         proto = onnx.load(os.fspath(path), load_external_data=False)

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tensorlang.errors import ArgumentError
+from tensorlang.files import is_folder
 from tensorlang.networks.network import Array, Network, Plain
 
 Samples: TypeAlias = str | os.PathLike[str] | Iterable[Any]
@@ -55,7 +56,7 @@ def by_shapes(
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Any]]:
-    if not folder.is_dir():
+    if not is_folder(folder):
         raise ArgumentError(f"there is no folder {folder}; samples of inputs are .npy and .npz files in a folder")
     for path in sorted(folder.iterdir()):
         if path.suffix in (".npy", ".npz"):
