@@ -12,6 +12,7 @@ from functools import partial
 
 import numpy as np
 
+from tensorlang import dtypes
 from tensorlang.dataclass import dataclass
 from tensorlang.ir.expr import Expr, Load, variables
 from tensorlang.schedule import Schedule
@@ -37,6 +38,10 @@ _STEPS_AHEAD = 64
 """Steps that panels which come from far are fetched ahead."""
 _TILES_AHEAD = 2
 """Tiles of columns that a B which is read in place is fetched ahead."""
+_STREAMS = 4
+"""Vectors of rows whose dot products are summed side by side."""
+_TURNS = 4
+"""Tiles of those for each core, at least."""
 _WRITTEN_OUT = 8
 """Steps that are written out side by side; more of them are a loop."""
 
@@ -159,18 +164,40 @@ def _schedule_dots(s: Schedule, anchor: Anchor, product: Product, plan: Plan) ->
 def _schedule_rows(s: Schedule, anchor: Anchor, product: Product, plan: Plan) -> None:
     """Sum one dot product after the other, several vectors of its terms at a time: rows are read in their order.
 
-    What follows the sums is made for a vector of them.
+    Where a row and what it is multiplied with fill the first cache, four of them at a time share the latter. They lie a
+    vector of rows apart, so that each goes on where it ended. What follows the sums is made for a vector of them.
     """
     total, out = s[accumulator(s, anchor)], s[anchor.output]
     *batch, i, j = axes_of(s, anchor.output)
     few, many = (i, j) if (product.m or MANY) <= (product.n or MANY) else (j, i)
-    loops = in_vectors(out, [*batch, few, many], many, anchor.target.lanes(product.bits))
+    lanes = anchor.target.lanes(product.bits)
+    loops = in_vectors(out, [*batch, few, many], many, lanes)
+    side_by_side = _fill_the_first_cache(product, anchor.target)
+    if side_by_side:
+        loops[-1], vector = map(str, out.split(loops[-1], factor=_STREAMS, tail="peel"))
+        out.unroll(vector)
     is_known = extent_of(s.state.axis(anchor.output, loops[-1]).extent) is not None
     loop = out.fuse(*loops) if is_known else loops[-1]
     total.compute_at(out, loop)
-    total.pragma(total.op.reduce_axis[0], "reduce_tree")
+    term = total.op.reduce_axis[0]
+    if side_by_side:
+        stream, row = total.split(total.op.axis[-1 if many == j else -2], factor=lanes)
+        total.reorder(row, term, stream)
+        total.unroll(stream)
+    total.pragma(term, "reduce_tree")
     if plan.shared:
         out.parallel(loop)
+
+
+def _fill_the_first_cache(product: Product, target: Target) -> bool:
+    """Whether a row of the longer side and the only one of the other leave no room for each other in the first cache.
+
+    And whether there are whole tiles of such rows, enough for all cores.
+    """
+    few, many = min(product.m or MANY, product.n or MANY), max(product.m or 0, product.n or 0)
+    tiles, rest = divmod(many, _STREAMS * target.lanes(product.bits))
+    row = (product.depth or MANY) * sum(dtypes.info(read.buffer.dtype).bytes for read in (product.a, product.b))
+    return few == 1 and not rest and tiles >= _TURNS * target.cores and row >= target.caches[0]
 
 
 def _in_parts(s: Schedule, main: str, k: str, depth: int) -> str:
