@@ -12,12 +12,8 @@ from tensorlang import config
 from tensorlang.autotune.measuring.jobs import undisturbed_rates
 from tensorlang.dataclass import dataclass
 from tensorlang.runtime.threads import available_cores
-from tensorlang.target.rates import MEMORY, Rates, elements, levels
+from tensorlang.target.rates import FMA, MEMORY, Rates, levels
 from tensorlang.target.spec import Target
-
-_FMA = "fma float32"
-_INSTRUCTIONS = {"float64": "fma float64", "bfloat16": "dot bfloat16", "int8": "dot int8", "uint8": "dot int8"}
-"""The rates that count for kernels with arrays of a dtype; multiply-adds of float32 for others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +45,7 @@ class Machine:
 
     def operations(self, kinds: Iterable[str]) -> float:
         """Operations a second, by the fastest instructions that arrays of some dtypes allow."""
-        wanted = tuple(_INSTRUCTIONS.get(kind, _FMA) for kind in kinds) or (_FMA,)
-        values = self.rates.values
-        named = [n for n in values if n.startswith(wanted)] or [n for n in values if n.startswith(_FMA)]
-        return 1e9 * max(2 * elements(name) * values[name] for name in named)
+        return 1e9 * self.rates.operations(kinds)
 
     def bandwidth(self, level: str) -> float:
         """Bytes a second that are read from a cache, or from memory."""
@@ -68,7 +61,7 @@ def _with_units(rates: Rates, alone: Rates) -> Rates:
     """The rates of several threads, which are measured of one unit of a core, with those of its other units."""
     if rates.threads == 1:
         return rates
-    common = [name for name in rates.values if name.startswith(_FMA) and name in alone.values]
+    common = [name for name in rates.values if name.startswith(FMA) and name in alone.values]
     times = max((rates.values[name] / alone.values[name] for name in common), default=1.0)
     others = {name: times * rate for name, rate in alone.values.items() if " " in name}
     return replace(rates, values={**others, **rates.values})

@@ -7,7 +7,7 @@ import math
 import os
 import platform
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from itertools import pairwise
 from typing import Any
@@ -28,6 +28,13 @@ MOST_A_CYCLE = 4.5
 """Vector operations: no core has more units than four of a kind."""
 CLOCKS = (0.1, 8.0)
 _FORMAT = "rates 1"
+FMA = "fma float32"
+_INSTRUCTIONS = {
+    **dict.fromkeys(("float64", "int64", "uint64"), "fma float64"),
+    **dict.fromkeys(("int8", "uint8"), "dot int8"),
+    "bfloat16": "dot bfloat16",
+}
+"""The rates that count for kernels with arrays of a dtype; multiply-adds of float32 for others."""
 
 Values = Mapping[str, float]
 """Rates by name, in 1e9 a second: of cycles (`clock`), of vector instructions of one kind (`fma float32x16`), and of
@@ -55,7 +62,15 @@ class Rates:
     @property
     def gflops(self) -> float:
         """Operations of float32 in multiply-adds, in 1e9 a second, with the vectors that give most."""
-        named = {name: rate for name, rate in self.values.items() if name.startswith("fma float32")}
+        return self._most((FMA,))
+
+    def operations(self, kinds: Iterable[str]) -> float:
+        """Operations in 1e9 a second, by the fastest instructions that arrays of some dtypes allow."""
+        return self._most(tuple(_INSTRUCTIONS.get(kind, FMA) for kind in kinds)) or self.gflops
+
+    def _most(self, instructions: tuple[str, ...]) -> float:
+        """Operations in 1e9 a second with the best of some instructions; 0 where the CPU has none of them."""
+        named = {name: rate for name, rate in self.values.items() if name.startswith(instructions)}
         return max((2 * elements(name) * rate for name, rate in named.items()), default=0.0)
 
     def summary(self) -> dict[str, float]:

@@ -6,7 +6,7 @@ import math
 import pickle
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 from pathlib import Path
 from types import TracebackType
@@ -265,8 +265,7 @@ class Measurer:
     def peak_gflops(self) -> float:
         """GFLOP/s of multiply-adds for the task's dtype and threads, measured where candidates run; 0 when it fails.
 
-        One thread's peak times the threads counts too: a busy machine can hold some of them up. Dtypes of 64 bits
-        have half of float32's peak; narrow floats compute in float32. That of a device is not known.
+        See `peak_of`. That of a device is not known.
         """
         if is_device(self.task.target):
             return 0.0
@@ -274,8 +273,21 @@ class Measurer:
         alone, together = self._rates_of(1), self._rates_of(threads)
         if alone is None or together is None:
             return 0.0
-        peak = max(together.gflops, threads * alone.gflops)
-        return peak * 32 / max(32, dtypes.info(self.task.workload.dtype).bits)
+        return peak_of([t.dtype for t in self.task.tensors], alone, together)
+
+
+def peak_of(dtypes_of_arrays: Sequence[str], alone: Rates, together: Rates) -> float:
+    """GFLOP/s of the best instructions for arrays of some dtypes, such as dot products of bytes and of bfloat16.
+
+    One thread's peak times the threads counts too: a busy machine can hold some of them up. 0 where it is not known: of
+    integers of 16 bits, and of bytes without dot products.
+    """
+    kinds = {kind for kind in dtypes_of_arrays if dtypes.info(kind).is_float or dtypes.info(kind).bits < 32}
+    narrow = {kind for kind in kinds if dtypes.info(kind).is_integer}
+    peak = alone.operations(kinds or set(dtypes_of_arrays))
+    if narrow and (peak <= alone.gflops or not narrow <= {"int8", "uint8"}):
+        return 0.0
+    return peak * max(together.gflops / alone.gflops, together.threads)
 
 
 def _failed_build(reply: Reply) -> Measurement:

@@ -17,13 +17,14 @@ from tensorlang import te
 from tensorlang.autotune.measuring.arrays import Arrays
 from tensorlang.autotune.measuring.jobs import BuildJob as Job
 from tensorlang.autotune.measuring.jobs import RunJob, build_candidate, build_job, run_candidate
-from tensorlang.autotune.measuring.measurer import Limits, Measurement, Measurer
+from tensorlang.autotune.measuring.measurer import Limits, Measurement, Measurer, peak_of
 from tensorlang.autotune.measuring.seeded import require_room, seeded_inputs
 from tensorlang.autotune.records.record import Status
 from tensorlang.autotune.space import sketches_of
 from tensorlang.autotune.task import Task, create_task
 from tensorlang.errors import ScheduleError, TargetError
 from tensorlang.schedule import create_schedule
+from tensorlang.target import Rates
 from tensorlang.target.detect import host_cpu
 from tensorlang.te import tensor_intrin
 from tests.forked_workers import SMALL_CACHES
@@ -201,6 +202,33 @@ def test_rates_are_those_of_this_machine_and_of_no_other_cpu(task: Task, measure
     other = next(name for name in ("x86-64", "haswell") if name != host_cpu().name)
     foreign = Measurer(replace(task, target=replace(task.target, cpu=other)))
     assert foreign.rates() is None
+
+
+VALUES = {"fma float32x16": 4.0, "fma float64x8": 4.0, "dot int8x64": 4.0, "dot bfloat16x32": 4.0}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "sums", "values", "wanted"),
+    [
+        ("float32", "float32", VALUES, 128.0),
+        ("float64", "float64", VALUES, 64.0),
+        ("bfloat16", "float32", VALUES, 256.0),
+        ("float16", "float32", VALUES, 128.0),
+        ("int8", "int32", VALUES, 512.0),
+        ("int32", "int32", VALUES, 128.0),
+        ("int64", "int64", VALUES, 64.0),
+        ("int16", "int32", VALUES, 0.0),
+        ("uint8", "int32", {"fma float32x16": 4.0}, 0.0),
+    ],
+)
+def test_the_peak_is_that_of_the_instructions_that_arrays_allow(
+    dtype: str, sums: str, values: dict[str, float], wanted: float
+) -> None:
+    alone = Rates(1, values)
+    assert peak_of([dtype, dtype, sums], alone, alone) == wanted
+    slow, fast = (Rates(2, {name: times * rate for name, rate in values.items()}) for times in (1.5, 2.5))
+    assert peak_of([dtype, dtype, sums], alone, slow) == 2 * wanted  # one of the threads was held up
+    assert peak_of([dtype, dtype, sums], alone, fast) == 2.5 * wanted
 
 
 def test_an_intrinsic_of_the_user_comes_with_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
