@@ -35,7 +35,8 @@ class Pragma(Primitive):
     - `parallel_stride_pattern`: deal the iterations of a parallel loop out in turn, for loops whose work grows.
     - `parallel_barrier_when_finish`: threads wait for each other at the end of a loop, as they always do.
     - `loop_partition_hint`: generate full and partial tiles apart, as `split(..., tail="peel")` does.
-    - `reduce_tree`: combine the iterations of a serial reduction loop in any order: as vectors, then lane by lane.
+    - `reduce_tree`: combine the iterations of a serial reduction loop in any order: as vectors, then lane by lane, or
+      those of all rows of a vector loop around it together.
     - `nontemporal`: write the stage's array past the caches, for an output larger than the last of them. It is done for
       whole vectors of an array that the kernel does not read.
     - `blocks_per_core` N: let one multiprocessor of a GPU hold at least N blocks of the kernel at a time, which leaves

@@ -1,9 +1,9 @@
 """Attention of few queries: keys and values are read once, as they lie and in order, as fast as memory gives them.
 
 Where many queries share the keys of a head, panels are laid out for them, whose lanes are keys. For a few that costs
-more than all of their products, so a key is multiplied where it lies, lanes along its depth, and its sums are added up
-to four lanes before the next key is read; those of as many keys as there are lanes are then turned around. Values are
-added up for all columns at once: machines read ahead what is read in order, and without pauses.
+more than all of their products, so a key is multiplied where it lies, lanes along its depth, and the lanes of some keys
+and all queries are added up as a tree. Values are added up for all columns at once: machines read ahead what is read in
+order, and without pauses.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from math import prod
 
 from tensorlang import dtypes
 from tensorlang.ir.expr import Buffer, Load, variables, walk
+from tensorlang.ir.loops import REDUCE_TREE
 from tensorlang.schedule import Schedule
 from tensorlang.schedules.anchor import Anchor
 from tensorlang.schedules.cpu.narrow_product import PAIRS, PAIRS_OF_ROWS, dot_of_pairs
@@ -31,15 +32,11 @@ _TILE = 16
 _JAM = 4
 """Keys whose values are added up in one step there."""
 _AHEAD, _FAR = 4096, 16384
-"""Bytes of keys and of values that are fetched ahead into the first cache, and of pages into the second."""
+"""Bytes of pages that are fetched ahead into the first cache, and into the second."""
 _STEPS = (1, 2, 4, 8, 16, 32, 64)
 """Steps over keys from one to those that are fetched meanwhile."""
 _PAGE = 16
 """Keys of a page of a cache, about."""
-_LAST, _LAST_OF_NARROW = 4, 8
-"""Lanes that are added up for a panel of keys: all at once, while nothing is read; more of narrow ones, which wait for
-arithmetic and not for memory.
-"""
 _KEYS = (16, 32, 64, 128, 256)
 """Keys whose values are added up for some columns after the others."""
 
@@ -134,61 +131,60 @@ def _mix(room: Room, mixed: str, host: str, loop: str, lanes: int) -> None:
     across, d = stage.split(d, factor=tile, tail="peel")
     near, row = stage.split(near, factor=jam, tail="peel")
     _fetch(room, (mixed, near.name), values, jam, "values")
+    vector, d = stage.split(d, factor=lanes, tail="peel")
     if dot:
-        vector, d = stage.split(d, factor=lanes)
         stage.reorder(far, across, near, i, vector, d, row)
         stage.unroll(i)
         stage.unroll(vector)
         stage.tensorize(d, dot)
         return
-    stage.reorder(far, across, near, row, i, d)
+    stage.reorder(far, across, near, row, vector, i, d)
     stage.unroll(row)
+    stage.unroll(vector)
     stage.unroll(i)
     stage.vectorize(d)
 
 
 def _score(room: Room, part: Mapping[str, str], keys: Buffer, lanes: int) -> None:
-    """Multiply keys where they lie, as many as there are lanes, with all queries; then add up across lanes."""
+    """Multiply some keys where they lie with all queries: as many vectors as there are lanes, which a tree adds up.
+
+    Scores lie by keys until they are scaled, so that a vector of them is whole.
+    """
     s, score = room.s, room.s[part[SCORE]]
     panel = _score_loops(s, part[SCALED], lanes)
     if KEYS in part:
         s[part[KEYS]].compute_inline()
+    score.transform_layout(lambda *at: [*at[:-2], at[-1], at[-2]])
     dot = dot_of_pairs(s.program[part[SCORE]], PAIRS, room.target)
     _, lane = score.split(score.op.reduce_axis[0], factor=2 * lanes if dot else lanes)
     if dot:
         lane, _ = score.split(lane, factor=2)
     products = s[partial_results(s, part[SCORE], lane.name, len(score.op.axis))]
-    last = _LAST if dtypes.info(keys.dtype).bits >= dtypes.info(s[part[SCORE]].op.dtype).bits else _LAST_OF_NARROW
-    _, lane = score.split(score.op.reduce_axis[0], factor=min(last, lanes))
-    sums = s[partial_results(s, part[SCORE], lane.name, len(score.op.axis))]
-    for stage in (score, sums):
-        stage.compute_at(s[part[SCALED]], panel)
-        stage.set_scope("local")
-    *_, i, j = score.op.axis
-    score.reorder(i, j, *score.op.reduce_axis)
-    score.unroll(i)
-    score.vectorize(j)
-    *_, i, j, lane = sums.op.axis
+    *_, j, i = score.op.axis
+    (lane,) = score.op.reduce_axis
     queries = extent_of(i.extent) or MANY
-    together = room.choose("keys", (1, 2, 4), max(1, min(4, CHAINS // queries // 2)))
-    (quarter,) = sums.op.reduce_axis
-    far, near = sums.split(j, factor=together)
-    sums.reorder(far, near, i, quarter, lane)
-    for axis in (near, i, quarter):
-        sums.unroll(axis)
-    sums.vectorize(lane)
-    products.compute_at(sums, far)
-    products.set_scope("local")
-    *_, i, j, lane = products.op.axis
+    far, near = score.split(j, factor=1 << max(1, lanes // queries).bit_length() - 1)
+    near = score.fuse(near, i)
+    score.reorder(far, near, lane)
+    score.vectorize(near)
+    score.pragma(lane, REDUCE_TREE)
+    score.compute_at(s[part[SCALED]], panel)
+    products.compute_at(score, far)
+    for stage in (score, products):
+        stage.set_scope("local")
+    *_, j, i, lane = products.op.axis
     step, *pair = products.op.reduce_axis
-    products.reorder(step, j, i, lane, *pair)
-    for axis in (step, j, i):
+    together = room.choose("keys", (1, 2, 4), max(1, min(4, CHAINS // queries // 2)))
+    far, near = products.split(j, factor=together)
+    products.reorder(far, step, near, i, lane, *pair)
+    are_in_order = not _is_paged(s, products.name, keys)
+    for axis in (*([far] if are_in_order else []), step, near, i):
         products.unroll(axis)
     if dot:
         products.tensorize(lane, dot)
     else:
         products.vectorize(lane)
-    _fetch(room, (products.name, str(products.op.axis[0])), keys, together, "keys", far.name, panel)
+    _fetch(room, (products.name, far.name), keys, together, "keys", panel)
 
 
 def _score_loops(s: Schedule, scaled: str, lanes: int) -> str:
@@ -202,27 +198,30 @@ def _score_loops(s: Schedule, scaled: str, lanes: int) -> str:
     return panel.name
 
 
-def _fetch(
-    room: Room, place: tuple[str, str], array: Buffer, rows: int, size: str, along: str = "", pages: str = ""
-) -> None:
-    """Fetch rows of an array ahead in a loop of a stage.
+def _fetch(room: Room, place: tuple[str, str], array: Buffer, rows: int, size: str, pages: str = "") -> None:
+    """Fetch rows of an array ahead in a loop of a stage: none unless asked, machines do so where rows are in order.
 
-    Where data say where they lie, in a loop over `pages`, and from far into the second cache before: machines do not
-    read ahead there.
+    Where data say where they lie, in a loop over `pages`, and from far into the second cache before.
     """
     s, (stage, loop) = room.s, place
-    op = s.program[stage]
-    assert isinstance(op, ComputeOp)
-    indices = (index for load in loads(op) if load.buffer.name == array.name for index in load.index)
-    is_paged = any(isinstance(node, Load) for index in indices for node in walk(index))
-    if is_paged and pages:
-        along, rows = pages, _PAGE
+    is_paged = _is_paged(s, stage, array)
+    along, rows = (pages, _PAGE) if is_paged and pages else (None, rows)
     step = rows * (extent_of(array.shape[-1]) or 1) * dtypes.info(array.dtype).bytes
-    wanted = {1: room.choose(f"{size}_ahead", _STEPS, max(1, _AHEAD // step))}
+    near = max(1, _AHEAD // step) if is_paged else 0
+    wanted = {1: room.choose(f"{size}_ahead", (0, *_STEPS), near)}
     if is_paged:
         wanted[2] = room.choose(f"{size}_far", _STEPS, max(1, _FAR // step))
     for level, ahead in wanted.items():
-        s.attempt(partial(s[stage].prefetch, array.name, loop, ahead, along or None, level=level))
+        if ahead:
+            s.attempt(partial(s[stage].prefetch, array.name, loop, ahead, along, level=level))
+
+
+def _is_paged(s: Schedule, stage: str, array: Buffer) -> bool:
+    """Whether data say where the rows of an array that a stage reads lie."""
+    op = s.program[stage]
+    assert isinstance(op, ComputeOp)
+    indices = (index for load in loads(op) if load.buffer.name == array.name for index in load.index)
+    return any(isinstance(node, Load) for index in indices for node in walk(index))
 
 
 def _values_read(s: Schedule, mixed: str) -> Buffer:

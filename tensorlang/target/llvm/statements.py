@@ -36,6 +36,7 @@ from tensorlang.target.llvm.threads.parallel import parallel_loop
 from tensorlang.target.llvm.vectors.interleaved import put_together, write_pixels
 from tensorlang.target.llvm.vectors.loops import vector_loop, vectorizable
 from tensorlang.target.llvm.vectors.reduction import is_tree, tree_loop
+from tensorlang.target.llvm.vectors.row_trees import are_rows, rows_loop
 from tensorlang.target.llvm.vectors.transposed import rows, transposed_loop
 
 _MOST_COPIES = 64
@@ -142,6 +143,8 @@ class Emitter:
                     iteration(binary(fn, "add", lower, literal(number, INDEX)))
             case _ if is_tree(scope, stmt):
                 tree_loop(fn, scope, stmt, repeat)
+            case _ if are_rows(scope, stmt):
+                rows_loop(fn, scope, stmt, repeat)
             case _ if reads := rows(scope, stmt):
                 transposed_loop(fn, scope, stmt, reads, self.emit, repeat)
             case _:

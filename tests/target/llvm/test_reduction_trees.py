@@ -141,6 +141,46 @@ def test_a_tile_that_is_cut(target: str) -> None:
     _check(run, "max", "float32", 100)
 
 
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("target", ["llvm", AVX2, AVX512])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int8", "float16"])
+def test_rows_side_by_side(dtype: str, target: str) -> None:
+    """Rows that fill vectors become lanes of a tree where they are whole vectors long; others are left alone."""
+    for rows, extent, reducer in ((64, 64, "sum"), (69, 128, "max"), (5, 64, "sum"), (69, 20, "min")):
+        a = te.placeholder((rows, extent), dtype, name="A")
+        k = te.reduce_axis((0, extent), "k")
+        c = te.compute((rows,), lambda i, a=a, k=k, r=reducer: REDUCERS[r][0](a[i, k], axis=k), name="C")
+        s = te.create_schedule(c.op)
+        s[c].pragma(k, "reduce_tree")
+        s[c].vectorize(s[c].op.axis[0])
+        numpy_type = dtypes.info(dtype).numpy
+        values = np.random.default_rng(rows).integers(-1, 2, (rows, extent)).astype(numpy_type)
+        out = np.zeros(rows, numpy_type)
+        run = tl.build(s, [a, c], target=target)
+        if not runs_here(run.target):
+            pytest.skip(f"this machine cannot run {target}")
+        run(values, out)
+        told = {"dtype": numpy_type} if reducer == "sum" else {}
+        np.testing.assert_array_equal(out, REDUCERS[reducer][1](values, axis=1, **told))
+
+
+@pytest.mark.parametrize(("target", "register", "chunk"), [(AVX512, "zmm", "vshuff64x2"), (AVX2, "ymm", "vperm2f128")])
+def test_a_tree_of_rows_moves_elements_within_chunks(target: str, register: str, chunk: str) -> None:
+    a, b = te.placeholder((16, 16), name="A"), te.placeholder((16,), name="B")
+    k = te.reduce_axis((0, 16), "k")
+    c = te.compute((16,), lambda i: te.sum(a[i, k] * b[k], axis=k), name="C")
+    s = te.create_schedule(c.op)
+    s[c].pragma(k, "reduce_tree")
+    s[c].vectorize(s[c].op.axis[0])
+    run = tl.build(s, [a, b, c], target=target)
+    lines = [line for line in run.source("asm").splitlines() if register in line]
+    assert any(chunk in line for line in lines) and not any("vpermt2ps" in line for line in lines)
+    if runs_here(run.target):
+        values, out = np.arange(256, dtype="f4").reshape(16, 16), np.zeros(16, "f4")
+        run(values, np.arange(16, dtype="f4"), out)
+        np.testing.assert_array_equal(out, values @ np.arange(16, dtype="f4"))
+
+
 def test_refusals() -> None:
     a = te.placeholder((4, 96), name="A")
     k = te.reduce_axis((0, 96), "k")

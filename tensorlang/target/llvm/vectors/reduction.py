@@ -32,31 +32,40 @@ _FEWEST = 2
 
 def is_tree(scope: Scope, loop: For) -> bool:
     """Whether a loop is to be emitted by `tree_loop`."""
-    asked = (REDUCE_TREE, 1) in loop.pragmas and loop.kind is LoopKind.SERIAL and scope.lanes is None
-    return asked and bool(_updates(loop))
+    return scope.lanes is None and is_asked(loop) and bool(updates(loop))
+
+
+def is_asked(loop: For) -> bool:
+    """Whether the iterations of a loop may be combined in any order."""
+    return (REDUCE_TREE, 1) in loop.pragmas and loop.kind is LoopKind.SERIAL
 
 
 def tree_loop(fn: Function, scope: Scope, loop: For, repeat: Repeat) -> None:
     """Emit a loop that `is_tree`."""
-    updates = _updates(loop)
+    found = updates(loop)
     moved = body_of(loop).moved(loop.var.name)
     bits = widest(moved)
     lower, lanes = index(fn, scope, loop.lower), fn.target.lanes(bits)
-    operations = tuple(operation for _, operation in updates)
-    tree = _Tree(fn, scope, loop.var.name, operations, lower, lanes, bits, has_masks(fn.target, moved), repeat)
+    operations = tuple(operation for _, operation in found)
+    tree = Tree(fn, scope, loop.var.name, operations, lower, lanes, bits, has_masks(fn.target, moved), repeat)
     count = constant_extent(loop)
     if count is None:
         rest = binary(fn, "sub", index(fn, scope, loop.upper), lower)
         totals = tree.unknown(binary(fn, "max", rest, literal(0, INDEX)), most_iterations(loop))
     else:
         totals = tree.known(count)
-    for (store, operation), total in zip(updates, totals):
-        where = place(fn, scope, Load(store.buffer, store.index))
-        memory.store(fn, where, binary(fn, operation.op, memory.load(fn, where, None), total), None)
+    for (store, operation), total in zip(found, totals):
+        update(fn, scope, store, operation, total)
+
+
+def update(fn: Function, scope: Scope, store: Store, operation: Binary, total: Value) -> None:
+    """Combine what a store holds with a reduction of terms."""
+    where = place(fn, scope, Load(store.buffer, store.index))
+    memory.store(fn, where, binary(fn, operation.op, memory.load(fn, where, None), total), None)
 
 
 @dataclass(frozen=True, slots=True)
-class _Tree:
+class Tree:
     """Reductions as they are emitted, side by side: the terms of each are `operation.b` for `name` from `lower` on.
 
     Lists of values have one for each operation.
@@ -76,10 +85,8 @@ class _Tree:
         """The reductions of so many terms; nothing of no term."""
         full, rest = divmod(count, self.lanes)
         vectors, scalars = list[list[Value]](), list[list[Value]]()
-        if full > 2 * self._beside:
-            vectors.append(self._accumulated(literal(full, INDEX)))
-        else:
-            vectors += [self._terms(literal(n * self.lanes, INDEX), self.lanes) for n in range(full)]
+        if full:
+            vectors.append(self.whole(full))
         done = full * self.lanes
         if self.masks and rest & (rest - 1):
             vectors.append(self._masked(literal(done, INDEX), literal(rest, INDEX)))
@@ -91,6 +98,12 @@ class _Tree:
         if vectors:
             scalars.insert(0, self._across(self._joined(vectors)))
         return self._joined(scalars) if scalars else []
+
+    def whole(self, vectors: int) -> list[Value]:
+        """The reductions of the terms of so many vectors, in each lane."""
+        if vectors > 2 * self._beside:
+            return self._accumulated(literal(vectors, INDEX))
+        return self._joined([self._terms(literal(n * self.lanes, INDEX), self.lanes) for n in range(vectors)])
 
     def unknown(self, count: Value, most: int | None) -> list[Value]:
         """The reductions of any number of terms; `most` is a bound that is known."""
@@ -205,7 +218,7 @@ def _identity_of(operation: Binary) -> float:
     return {"add": -0.0 if info.is_float else 0, "mul": 1, "min": most, "max": least}[operation.op]
 
 
-def _updates(loop: For) -> list[tuple[Store, Binary]]:
+def updates(loop: For) -> list[tuple[Store, Binary]]:
     """The stores of a body of `C[i] = C[i] op term` whose places do not depend on the loop, and their values.
 
     None at all if something else is in the body.
