@@ -63,11 +63,13 @@ def transformed_weights(weight: npt.NDArray[Any], tile: int, block: int) -> npt.
     g = np.array(transforms(tile)[1], np.float64)
     both, windows = np.kron(g, g), weight.transpose(2, 3, 1, 0)
     made = aligned_empty((points * points, -(-outputs // block), inputs, block), np.float32)
-    for number, first in enumerate(range(0, outputs, block)):  # a block at a time stays in the caches
-        part = windows[..., first : first + block].astype(np.float64, order="C")
-        sums = both @ part.reshape(WINDOW * WINDOW, -1)
-        made[:, number, :, : part.shape[-1]] = sums.reshape(-1, *part.shape[2:])
-        made[:, number, :, part.shape[-1] :] = 0
+    part, sums = np.zeros((WINDOW * WINDOW, inputs * block)), np.empty((points * points, inputs * block))
+    for number in range(made.shape[1]):  # a block at a time stays in the caches
+        some = windows[..., number * block : (number + 1) * block]
+        part.reshape(*windows.shape[:-1], block)[..., : some.shape[-1]] = some
+        np.matmul(both, part, out=sums)
+        made[:, number] = sums.reshape(-1, inputs, block)
+    made[:, -1, :, outputs - number * block :] = 0
     return made.reshape(points, points, *made.shape[1:])
 
 
