@@ -415,3 +415,9 @@ def test_what_is_slower_in_bfloat16_stays() -> None:
     assert not [name for name in kept.by_name if "bfloat16" in name]
     with pytest.raises(DefinitionError, match="no products by known weights to make in bfloat16"):
         to_bfloat16(from_onnx(model([node("Relu", "x", "y")], {"x": (3,)}, "y")))
+
+
+@pytest.mark.parametrize("quantized", [lambda path: quantize(path, []), quantize_weights, to_bfloat16])
+def test_files_are_read_before_they_are_quantized(quantized: Callable[[Any], Network]) -> None:
+    with pytest.raises(ArgumentError, match="networks are quantized, got str; read a model first"):
+        quantized("model.onnx")

@@ -37,7 +37,10 @@ class Opened:
 
 
 def opened(network: Network) -> Opened:
-    """A network as a program."""
+    """A network as a program; ArgumentError for what is none, as the file of a model."""
+    if not isinstance(network, Network):
+        read = "read a model first, as in tensorlang.quantize(tensorlang.from_onnx(path), ...)"
+        raise ArgumentError(f"networks are quantized, got {type(network).__name__}; {read}")
     program, wanted = program_of(network)
     program, weights = scaled(program, network.weights)
     return Opened(network, program, weights, wanted)
