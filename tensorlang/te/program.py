@@ -31,6 +31,7 @@ from tensorlang.te.operation import (
     Read,
     Tensor,
     buffers,
+    loads,
 )
 
 
@@ -178,13 +179,13 @@ def read_buffers(op: Operation) -> tuple[str, ...]:
     """Names of the buffers that a canonical operation reads."""
     match op:
         case ComputeOp():
-            names = [n.buffer.name for body in op.body for n in walk(body) if isinstance(n, Load)]
+            names = [load.buffer.name for load in loads(op)]
         case ExternOp():
             names = [b.name for b in op.inputs if isinstance(b, Buffer)]
         case HybridOp():
             own = {b.name for b in (*buffers(op), *local_arrays(op))}
-            loads = [n.buffer.name for e in stmt_exprs(op.body) for n in walk(e) if isinstance(n, Load)]
-            names = [b.name for b in op.updates if b is not None] + [n for n in loads if n not in own]
+            read = [n.buffer.name for e in stmt_exprs(op.body) for n in walk(e) if isinstance(n, Load)]
+            names = [b.name for b in op.updates if b is not None] + [n for n in read if n not in own]
         case PlaceholderOp():
             names = []
     return tuple(dict.fromkeys(names))
