@@ -94,6 +94,25 @@ def make_task(
     """The task that the options describe; DefinitionError or TargetError when they do not fit."""
     from tensorlang.autotune import create_task
 
+    check_task_options(operator, shape, arguments, dtype, options, target, threads)
+    if is_own(operator):
+        return create_task(operator, parse_arguments(arguments), target, threads)
+    try:
+        return create_task(operator, (*parse_shape(shape), dtype or "float32", *options), target, threads)
+    except DefinitionError as error:
+        raise DefinitionError(error.message) from None  # the place is in our library, not in the user's file
+
+
+def check_task_options(
+    operator: str,
+    shape: str | None,
+    arguments: str | None,
+    dtype: str | None,
+    options: Sequence[str],
+    target: Any,
+    threads: int | None,
+) -> None:
+    """Raise DefinitionError for options that are for another kind of operator; warn of too many threads."""
     own = is_own(operator)
     if own and (shape is not None or dtype is not None or options):
         raise DefinitionError("--shape, --dtype and --option are for library operators; give your function its --args")
@@ -104,12 +123,6 @@ def make_task(
         raise DefinitionError(f"--args is for your own function; give {operator} its --shape and --dtype")
     if threads is not None and isinstance(target, str):
         _warn_of_threads(threads)
-    if own:
-        return create_task(operator, parse_arguments(arguments), target, threads)
-    try:
-        return create_task(operator, (*parse_shape(shape), dtype or "float32", *options), target, threads)
-    except DefinitionError as error:
-        raise DefinitionError(error.message) from None  # the place is in our library, not in the user's file
 
 
 def _warn_of_threads(threads: int) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 
 import click
 
-from tensorlang.cli.arguments import is_own, make_task, task_options
-from tensorlang.cli.show import kernel_of
+from tensorlang.cli.arguments import check_task_options, is_own, make_task, parse_arguments, task_options
+from tensorlang.cli.show import build_of, returned
 
 
 @click.command()
@@ -37,15 +38,18 @@ def profile(
     import tensorlang
     from tensorlang import autotune
     from tensorlang.autotune.measuring.seeded import arguments_drawn
+    from tensorlang.autotune.task import task_of
 
-    task = make_task(operator, shape, arguments, dtype, options, target, threads)
     if log_file is None and is_own(operator):
-        kernel = kernel_of(operator, arguments, task.target)
-    elif log_file is None:
-        kernel = tensorlang.build(list(task.tensors), schedule="default", target=task.target)
+        check_task_options(operator, shape, arguments, dtype, options, target, threads)
+        schedule, tensors = returned(operator, arguments)
+        task = task_of(tensors, operator, parse_arguments(arguments), target, threads)
+        kernel = build_of(schedule, tensors, task.target)
     else:
-        with autotune.apply_history_best(log_file):
-            kernel = tensorlang.build(list(task.tensors), schedule="best", target=task.target)
+        task = make_task(operator, shape, arguments, dtype, options, target, threads)
+        with autotune.apply_history_best(log_file) if log_file is not None else nullcontext():
+            chosen = "default" if log_file is None else "best"
+            kernel = tensorlang.build(list(task.tensors), schedule=chosen, target=task.target)
     found = kernel.profile(*arguments_drawn(task, 0), repeat=repeat)
     if trace is not None:
         found.save_trace(trace)

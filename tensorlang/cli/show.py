@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tensorlang.cli.arguments import parse_arguments
 
+if TYPE_CHECKING:
+    from tensorlang.schedule import Schedule
+    from tensorlang.te.operation import Tensor
+
 
 def kernel_of(file: str, arguments: str | None, target: Any) -> Any:
-    """The kernel of what `FILE.py:FUNCTION` returns: tensors, inputs first, with a schedule of them or without.
+    """The kernel of what `FILE.py:FUNCTION` returns: with its schedule, or the library's where it has none."""
+    return build_of(*returned(file, arguments), target)
 
-    Without one the library schedules them. UsageError for anything else.
+
+def returned(file: str, arguments: str | None) -> tuple[Schedule | None, list[Tensor]]:
+    """What one call of `FILE.py:FUNCTION` returns: tensors, inputs first, and a schedule of them where it has one.
+
+    UsageError for anything else.
     """
-    import tensorlang
     from tensorlang.autotune.files import load_function
     from tensorlang.schedule import Schedule
     from tensorlang.te.operation import PlaceholderOp, Tensor
@@ -27,9 +36,16 @@ def kernel_of(file: str, arguments: str | None, target: Any) -> Any:
     if len(schedules) > 1 or not computed or len(schedules) + len(tensors) < len(several):
         wanted = "tensors, inputs first, or a schedule and its tensors, as in `return s, [A, B, C]`"
         raise click.UsageError(f"{file} must return {wanted}, got {made!r}")
-    if schedules:
-        return tensorlang.build(schedules[0], tensors, target=target)
-    return tensorlang.build(tensors, schedule="default", target=target)
+    return (schedules[0] if schedules else None), tensors
+
+
+def build_of(schedule: Schedule | None, tensors: Sequence[Tensor], target: Any) -> Any:
+    """The kernel of tensors with a schedule, or with the library's."""
+    import tensorlang
+
+    if schedule is not None:
+        return tensorlang.build(schedule, list(tensors), target=target)
+    return tensorlang.build(list(tensors), schedule="default", target=target)
 
 
 def _flat(part: Any) -> list[Any]:
