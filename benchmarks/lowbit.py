@@ -22,8 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 import tensorlang
+from benchmarks import lowbit_attention, lowbit_layer
 from benchmarks.command_line import threads_or_all, write_result
-from benchmarks.lowbit_attention import NAMES, attention, filled
+from benchmarks.lowbit_attention import filled
 from benchmarks.machine import describe
 from benchmarks.peers import nbits
 from benchmarks.peers.process import pinned
@@ -33,12 +34,14 @@ from tensorlang.target.spec import Target
 
 Array = npt.NDArray[Any]
 Turn = Callable[[], object]
+_Made = tuple[Turn, int, float] | str
 
 N, K = 11008, 4096
 ROUNDS = 15
 _STREAMS, _LANES = 4, 16
 _GROUPED = {f"int4-{group}": group for group in (128,)}
 """Weights that come as codes of four bits in groups of so many."""
+_ATTENTION = (*lowbit_attention.NAMES, *lowbit_attention.PEERS)
 _FLOATS = ("float32", "bfloat16")
 """Weights in no blocks; vectors are of their dtype, sums float32."""
 _STEPS = 512
@@ -83,7 +86,10 @@ def command(
     threads: int | None, only: str, vectors: str, keys: str, matrices: int, shape: str, rounds: int, out: Path | None
 ) -> None:
     """Time products of weights of a few bits beside a read of their bytes, and beside installed peers, in turn."""
-    wanted, known = [n for n in only.split(",") if n], [*topi.BLOCK_FORMATS, *_GROUPED, *_FLOATS, *nbits.PEERS, *NAMES]
+    wanted, known = (
+        [n for n in only.split(",") if n],
+        [*topi.BLOCK_FORMATS, *_GROUPED, *_FLOATS, *nbits.PEERS, *_ATTENTION, lowbit_layer.NAME],
+    )
     if unknown := [name for name in wanted if name not in known]:
         raise click.UsageError(f"no format or peer is called {unknown[0]!r}; there are {', '.join(known)}")
     count, (n, k) = threads_or_all(threads), map(int, shape.split(","))
@@ -91,27 +97,44 @@ def command(
     with pinned(count):
         target = replace(parse("llvm"), cores=count)
         for name in wanted or known:
-            for m in map(int, keys.split(",")) if name in NAMES else ():
-                turn, size, operations = attention(NAMES[name], m, target)
-                found.append(_measured(name, m, (turn, size), operations, rounds, target))
-                click.echo(str(found[-1]))
-            for m in () if name in NAMES else map(int, vectors.split(",")):
-                made = _turn_of(name, m, n, k, matrices, target)
+            for m in _counts(name, keys, vectors):
+                made = _made(name, m, n, k, matrices, target)
                 if isinstance(made, str):
                     missing[name] = made
                     click.echo(f"{name}: {made}")
                     break
-                found.append(_measured(name, m, made, 2.0 * m * n * k * matrices, rounds, target))
+                found.append(_measured(name, m, made, rounds, target))
                 click.echo(str(found[-1]))
     result = {**describe(), "threads": count, "rounds": rounds, "shape": [n, k], "matrices": matrices}
     write_result(out, {**result, "missing": missing, "products": [asdict(one) | {"share": one.share} for one in found]})
     sys.exit(0 if found else 1)
 
 
-def _turn_of(name: str, m: int, n: int, k: int, matrices: int, target: Target) -> tuple[Turn, int] | str:
-    """A turn of a format of ours or of a peer, and the bytes of its weights; why a peer is not there."""
+def _counts(name: str, keys: str, vectors: str) -> list[int]:
+    """Of vectors of a product, or of keys of what attends to them."""
+    if name == lowbit_layer.NAME:
+        return [lowbit_layer.KEYS]
+    return [int(count) for count in (keys if name in _ATTENTION else vectors).split(",")]
+
+
+def _made(name: str, m: int, n: int, k: int, matrices: int, target: Target) -> _Made:
+    """A turn of a contestant, the bytes that it reads, and its operations; why a peer is not there."""
+    if name == lowbit_layer.NAME:
+        return lowbit_layer.layers()
+    return _attention(name, m, target) if name in _ATTENTION else _turn_of(name, m, n, k, matrices, target)
+
+
+def _attention(name: str, keys: int, target: Target) -> _Made:
+    if name in lowbit_attention.PEERS:
+        return lowbit_attention.peer(lowbit_attention.PEERS[name], keys, target.cores)
+    return lowbit_attention.attention(lowbit_attention.NAMES[name], keys, target)
+
+
+def _turn_of(name: str, m: int, n: int, k: int, matrices: int, target: Target) -> _Made:
+    operations = 2.0 * m * n * k * matrices
     if name in nbits.PEERS:
-        return nbits.PEERS[name](m, n, k, matrices, target.cores)
+        peer = nbits.PEERS[name](m, n, k, matrices, target.cores)
+        return peer if isinstance(peer, str) else (*peer, operations)
     data = te.placeholder((m, k), name if name in _FLOATS else "float32", name="data")
     if name in _FLOATS:
         tensors = [te.placeholder((n, k), name, name="weights")]
@@ -129,7 +152,7 @@ def _turn_of(name: str, m: int, n: int, k: int, matrices: int, target: Target) -
         for arrays in sets:
             kernel(x, *arrays, y)
 
-    return turn, sum(array.nbytes for arrays in sets for array in arrays)
+    return turn, sum(array.nbytes for arrays in sets for array in arrays), operations
 
 
 def _numbers(tensor: te.Tensor, seed: int) -> Array:
@@ -145,7 +168,7 @@ def _numbers(tensor: te.Tensor, seed: int) -> Array:
     return rng.integers(low, high, shape).astype(d.numpy)
 
 
-def _read(size: int, target: Target) -> tuple[Turn, int]:
+def streaming_read(size: int, target: Target) -> tuple[Turn, int]:
     """A turn that reads about so many bytes, several streams at once, as fast as sums can be made."""
     rows = -(-size // (_STEPS * _LANES * 4) // _STREAMS) * _STREAMS
     array = te.placeholder((rows, _STEPS, _LANES), "uint32", name="array")
@@ -169,8 +192,8 @@ def _read(size: int, target: Target) -> tuple[Turn, int]:
     return lambda: kernel(given, made), given.nbytes
 
 
-def _measured(name: str, m: int, made: tuple[Turn, int], operations: float, rounds: int, target: Target) -> Measured:
-    (turn, size), (read, read_bytes) = made, _read(made[1], target)
+def _measured(name: str, m: int, made: tuple[Turn, int, float], rounds: int, target: Target) -> Measured:
+    (turn, size, operations), (read, read_bytes) = made, streaming_read(made[1], target)
     times: tuple[list[float], list[float]] = ([], [])
     for each in (turn, read):
         each()

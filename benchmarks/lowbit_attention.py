@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 import tensorlang
+from benchmarks.peers import ggml
 from tensorlang import dtypes, nd, te, topi
 from tensorlang.target.spec import Target
 
@@ -23,6 +24,8 @@ NAMES = {
     **{f"attention-{_PAGED}{dtype}": f"{_PAGED}{dtype}" for dtype in ("float32", "bfloat16")},
 }
 """The contestants, and the cache of each: its dtype, and whether it lies in pages."""
+PEERS = {f"ggml-attention-{dtype}": dtype for dtype in ("float32", "float16", "bfloat16")}
+"""The same of ggml."""
 _HEADS, _GROUPS, _DEPTH = 32, 8, 128
 _BYTES = 1 << 26
 """Bytes of caches of one turn, about: those of several layers, which no cache of a CPU holds."""
@@ -58,7 +61,7 @@ def attention(cache: str, keys: int, target: Target) -> tuple[Callable[[], objec
         return np.asarray(rng.standard_normal(size, np.float32)).astype(dtypes.info(tensor.dtype).numpy)
 
     one = sum(int(np.prod(shape[: len(t.shape)])) * dtypes.info(t.dtype).bytes for t in (*caches, *scales))
-    layers = [filled((*caches, *scales), numbers) for _ in range(max(1, _BYTES // one))]
+    layers = [filled((*caches, *scales), numbers) for _ in range(_layers(one))]
     asked, seen = numbers(query), np.array([keys], np.int32)
     order = [] if table is None else [rng.permutation(pages).astype(np.int32)[None]]
     made = np.empty(asked.shape, asked.dtype)
@@ -67,4 +70,19 @@ def attention(cache: str, keys: int, target: Target) -> tuple[Callable[[], objec
         for arrays in layers:
             kernel(asked, *arrays, *order, seen, made)
 
-    return turn, one * len(layers), 4.0 * _HEADS * keys * _DEPTH * len(layers)
+    return turn, one * len(layers), _operations(keys) * len(layers)
+
+
+def peer(cache: str, keys: int, threads: int) -> tuple[Callable[[], object], int, float] | str:
+    """The same by ggml's flash attention, if it is there."""
+    layers = _layers(2 * keys * _GROUPS * _DEPTH * dtypes.info(cache).bytes)
+    made = ggml.attention(cache, (_HEADS, _GROUPS, keys, _DEPTH), layers, threads)
+    return made if isinstance(made, str) else (*made, _operations(keys) * layers)
+
+
+def _layers(size: int) -> int:
+    return max(1, _BYTES // size)
+
+
+def _operations(keys: int) -> float:
+    return 4.0 * _HEADS * keys * _DEPTH

@@ -153,6 +153,13 @@ def test_a_full_cache_is_refused(tmp_path: Path) -> None:
         decoder.prefill(range(9))
 
 
+@pytest.mark.parametrize("token", [-1, VOCABULARY, 2**40, 1.5])
+def test_tokens_that_there_are_not_are_refused(tmp_path: Path, token: float) -> None:
+    decoder = Decoder.load(written(tmp_path / "model.gguf", KINDS[0]))
+    with pytest.raises(DefinitionError, match=f"tokens are whole numbers from 0 to 95, got {token}"):
+        decoder.decode([token])  # type: ignore[list-item]
+
+
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 def test_a_decoder_in_c_writes_the_same_tokens(tmp_path: Path) -> None:
     decoder = Decoder.load(written(tmp_path / "model.gguf", {"all": "Q4_0", "token_embd": "F16"}), piece=40)

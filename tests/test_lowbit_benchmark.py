@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.__main__ import main
+from examples.llm.parameters import Parameters
 from tensorlang import gguf
 
 
@@ -42,6 +43,20 @@ def test_attention_takes_turns_with_a_read(tmp_path: Path, monkeypatch: pytest.M
     assert (halves["name"], halves["vectors"], halves["bytes"]) == ("attention-float16", 32, 2 * 2 * 2 * 8 * 32 * 128)
     assert bytes_["bytes"] % (2 * 8 * 32 * (128 + 4)) == 0 and bytes_["share"] > 0
     assert paged["bytes"] == 1 << 18 and paged["share"] > 0
+
+
+def test_a_layer_takes_turns_with_a_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = Parameters(1, 64, 64, 2, 1, vocabulary=1, context=32, epsilon=1e-5, base=10000.0)
+    for name, value in {"_LAYERS": 2, "KEYS": 16, "_MODEL": small}.items():
+        monkeypatch.setattr(f"benchmarks.lowbit_layer.{name}", value)
+    out = tmp_path / "result.json"
+    words = "lowbit --threads 1 --only layer --rounds 2 --json"
+    done = CliRunner().invoke(main, [*words.split(), str(out)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    (layer,) = json.loads(out.read_text())["products"]
+    weights, cached = (4 * 64 + 2 * 32 + 64) * 64 // 32 * 18, 2 * 16 * 32 * 2
+    assert (layer["name"], layer["vectors"], layer["bytes"]) == ("layer", 16, 2 * (weights + cached))
+    assert layer["share"] > 0
 
 
 def test_a_decoder_is_timed_and_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,13 +99,15 @@ def test_a_decoder_is_timed_and_compared(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr("benchmarks.decoder.Decoder", Own)
     monkeypatch.setattr("benchmarks.decoder.Reference", Reads)
+    monkeypatch.setattr("benchmarks.decoder.Exported", lambda own, folder: own)
+    monkeypatch.setattr("benchmarks.decoder.shutil.which", lambda name: name)
     out = tmp_path / "result.json"
     words = "decoder --threads 1 --layers 1 --prompt 5 --rounds 2 --json"
     done = CliRunner().invoke(main, [*words.split(), str(out)], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     result = json.loads(out.read_text())
-    assert [one["name"] for one in result["decoders"]] == ["tensorlang", "llama.cpp"]
-    assert all(one["token"] > 0 and one["prompt"] > 0 for one in result["decoders"])
+    assert [one["name"] for one in result["decoders"]] == ["tensorlang", "exported", "llama.cpp"]
+    assert all(one["token"] > 0 and one["prompt"] > 0 and one["share"] > 0 for one in result["decoders"])
     assert result["apart"] == pytest.approx(2.0)
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
+
+from benchmarks.peers import ggml
 
 Turn = Callable[[], object]
 Made = tuple[Turn, int] | str
@@ -63,5 +66,43 @@ def torch(m: int, n: int, k: int, matrices: int, threads: int) -> Made:
     return lambda: [multiply(x, w, _GROUP, s) for w, s in zip(packed, scales, strict=True)], size
 
 
-PEERS: Mapping[str, Callable[[int, int, int, int, int], Made]] = {"onnxruntime": onnxruntime, "torch": torch}
+def openvino(group: int, m: int, n: int, k: int, matrices: int, threads: int) -> Made:
+    """A product with 4-bit weights in groups in OpenVINO's CPU plugin, data in bytes by group."""
+    try:
+        import openvino as library
+        from openvino import opset13 as ops
+    except ImportError as error:
+        return str(error)
+    rng, groups = np.random.default_rng(0), k // group
+    settings = {
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_NUM_THREADS": threads,
+        "DYNAMIC_QUANTIZATION_GROUP_SIZE": group,
+        "INFERENCE_PRECISION_HINT": "f32",
+    }
+    requests, size = list[Any](), 0
+    x = rng.standard_normal((m, k)).astype(np.float32)
+    for _ in range(matrices):
+        codes = rng.integers(0, 256, (n, k // 2), dtype=np.uint8)
+        scales = rng.random((n, groups, 1)).astype(np.float16)
+        size += codes.nbytes + scales.nbytes
+        packed = library.Tensor(codes, [n, groups, group], library.Type.u4)
+        middle = ops.convert(ops.constant(np.full((n, groups, 1), 8, np.uint8)), "f16")
+        shifted = ops.subtract(ops.convert(ops.constant(packed), "f16"), middle)
+        flat = ops.reshape(ops.multiply(shifted, ops.constant(scales)), ops.constant([n, k]), False)
+        data = ops.parameter([m, k], np.float32)
+        model = library.Model([ops.matmul(data, ops.convert(flat, "f32"), False, True)], [data])
+        request = library.Core().compile_model(model, "CPU", settings).create_infer_request()
+        request.set_input_tensor(library.Tensor(x))
+        requests.append(request)
+    return lambda: [request.infer() for request in requests], size
+
+
+_GGML = ("q4_0", "q8_0", "q4_k", "mxfp4", "q2_k", "q6_k", "float32", "bfloat16")
+PEERS: Mapping[str, Callable[[int, int, int, int, int], Made]] = {
+    "onnxruntime": onnxruntime,
+    **{f"openvino-{group}": partial(openvino, group) for group in (32, 128)},
+    "torch": torch,
+    **{f"ggml-{dtype}": partial(ggml.product, dtype) for dtype in _GGML},
+}
 """By name: made for m vectors, n rows of k weights, some matrices and threads; or why it cannot be."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,22 +12,14 @@ import numpy.typing as npt
 
 from examples.llm import kernels
 from examples.llm.parameters import Parameters, parameters_of
-from examples.llm.weights import Weights, halves, rows_of, weights_of
+from examples.llm.steps import Layer, Step
+from examples.llm.weights import Weights, halves, weights_of
 from tensorlang import gguf, nd, te, topi
 from tensorlang.errors import DefinitionError
 from tensorlang.gguf import GgufTensor
 
 Array = npt.NDArray[Any]
 _NAMES = ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
-
-
-@dataclass(frozen=True, slots=True)
-class Layer:
-    """The norms and weights of a layer, and its caches of keys and values: float16[batch, groups, context, depth]."""
-
-    norms: list[Array]
-    weights: list[Weights]
-    caches: list[Array]
 
 
 @dataclass(slots=True)
@@ -42,6 +34,7 @@ class Decoder:
     tables: tuple[Array, Array]
     lengths: Array
     piece: int
+    steps: dict[tuple[int | None, int], Step] = field(default_factory=dict)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], batch: int = 1, context: int = 0, piece: int = 64) -> Decoder:
@@ -111,37 +104,20 @@ class Decoder:
     def _run(self, tokens: Array, which: slice, count: int) -> Array:
         """Put tokens [batch, n] behind some sequences, `count` of each row; the logits behind the last of these."""
         p, (batch, n) = self.parameters, tokens.shape
+        if tokens.dtype.kind not in "iu" or tokens.min() < 0 or tokens.max() >= p.vocabulary:
+            wrong = next(t for t in tokens.flat if not (isinstance(t, np.integer) and 0 <= t < p.vocabulary))
+            raise DefinitionError(f"tokens are whole numbers from 0 to {p.vocabulary - 1}, got {wrong}")
         begin = self.lengths[which]
         if int(begin.max()) + count > p.context:
             raise DefinitionError(f"{int(begin.max()) + count} tokens are more than the cache holds: {p.context}")
-        positions = (begin[:, None] + np.arange(n)).astype(np.int32)
-        rows = np.ascontiguousarray(rows_of(self.embeddings, tokens).reshape(batch * n, p.width), np.float32)
-        for layer in self.layers:
-            rows = self._layer(layer, rows, positions, which, count)
+        if (which.start, n) not in self.steps:
+            self.steps[which.start, n] = Step(p, self.layers, self.tables, which, batch, n)
+        rows, table = np.empty((batch * n, p.width), np.float32), self.embeddings
+        embed = kernels.embed(p, batch * n, table.format, table.array.shape)
+        embed(np.ascontiguousarray(tokens, np.int32).reshape(-1), table.array, rows)
+        rows = self.steps[which.start, n].run(rows, begin, count)
         self.lengths[which] += count
         last = np.ascontiguousarray(rows.reshape(batch, n, p.width)[:, count - 1])
         made = np.empty((batch, self.output.shape.n), np.float32)
         kernels.logits(p, batch, self.output.shape)(last, self.norm, *self.output.arrays, made)
         return made
-
-    def _layer(self, layer: Layer, rows: Array, positions: Array, which: slice, count: int) -> Array:
-        """The rows behind a layer, which puts `count` keys and values of each sequence into its cache."""
-        p, (batch, n) = self.parameters, positions.shape
-        query, key, value, output, gate, up, down = layer.weights
-        queries = np.empty((batch, p.heads, n, p.depth), np.float32)
-        new = [np.empty((batch, p.groups, n, p.depth), np.float16) for _ in range(2)]
-        arrays = [array for weights in (query, key, value) for array in weights.arrays]
-        kernel = kernels.before(p, batch, n, query.shape, key.shape, value.shape)
-        kernel(rows, layer.norms[0], *arrays, positions, *self.tables, queries, *new)
-        caches = [cache[which] for cache in layer.caches]
-        for cache, made in zip(caches, new, strict=True):
-            for b, begin in enumerate(positions[:, 0]):
-                cache[b, :, begin : begin + count] = made[b, :, :count]
-        lengths, heads = positions[:, -1] + 1, np.empty_like(rows)
-        kernels.attend(p, batch, n)(queries, *caches, lengths, int(lengths.max()), heads)
-        behind, hidden, out = np.empty_like(rows), np.empty((len(rows), p.hidden), np.float32), np.empty_like(rows)
-        kernels.added(len(rows), output.shape)(heads, rows, *output.arrays, behind)
-        kernel = kernels.gated(p, len(rows), gate.shape, up.shape)
-        kernel(behind, layer.norms[1], *gate.arrays, *up.arrays, hidden)
-        kernels.added(len(rows), down.shape)(hidden, behind, *down.arrays, out)
-        return out

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from examples.llm import kernels
-from examples.llm.decoder import Array, Decoder, Layer
+from examples.llm.decoder import Array, Decoder
+from examples.llm.steps import Layer
 from tensorlang.errors import MissingDependency
 
 HERE = Path(__file__).parent

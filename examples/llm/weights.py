@@ -14,7 +14,7 @@ import numpy.typing as npt
 import tensorlang
 from tensorlang import nd, te, topi
 from tensorlang.gguf import GgufTensor
-from tensorlang.topi.block_formats import BLOCK_FORMATS, dequantized
+from tensorlang.topi.block_formats import BLOCK_FORMATS
 
 Array = npt.NDArray[Any]
 
@@ -78,16 +78,6 @@ def _tensors(shape: Shape) -> list[Any]:
     """What weights in blocks are laid out as; none for others, which stay as they are."""
     form = BLOCK_FORMATS.get(shape.format)
     return [] if form is None else topi.nbits_weights(shape.n, shape.k, form).tensors
-
-
-def rows_of(tensor: GgufTensor, rows: Array) -> Array:
-    """Some rows of a tensor as float32[..., k]: the embeddings of tokens."""
-    some = np.ascontiguousarray(tensor.array[rows])
-    if tensor.format not in BLOCK_FORMATS:
-        return np.asarray(some.astype(np.float32))
-    numbers: Array = dequantized(some.reshape(-1, *some.shape[-2:]), BLOCK_FORMATS[tensor.format])
-    whole: Array = numbers.reshape(*rows.shape, -1)
-    return whole
 
 
 def halves(heads: int, depth: int) -> Array:
