@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,24 @@ def test_products_take_turns_with_a_read(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert result["products"][0]["bytes"] == 2 * 64 * 128 // 32 * 18 and not result["missing"]
     assert all(p["seconds"] > 0 and p["read"] > 0 and p["share"] > 0 for p in result["products"])
+
+
+def test_ggml_is_a_peer_where_it_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.lowbit_attention._BYTES", 1 << 18)
+    out = tmp_path / "result.json"
+    names = "q4_0,ggml-q4_0,ggml-attention-float16"
+    words = f"lowbit --threads 1 --only {names} --vectors 2 --keys 32 --shape 64,128 --matrices 2"
+    done = CliRunner().invoke(main, [*words.split(), "--rounds", "2", "--json", str(out)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    result = json.loads(out.read_text())
+    own, *others = result["products"]
+    if importlib.util.find_spec("llama_cpp") is None:
+        missing = "No module named 'llama_cpp'"
+        assert not others and result["missing"] == {"ggml-q4_0": missing, "ggml-attention-float16": missing}
+        return
+    product, attention = others
+    assert (product["bytes"], product["operations"]) == (own["bytes"], own["operations"])
+    assert attention["bytes"] == 1 << 18 and attention["share"] > 0
 
 
 def test_attention_takes_turns_with_a_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,7 +71,7 @@ def _free(held: Sequence[tuple[Any, int]]) -> None:
 
 
 class _Library:
-    """ggml's functions, and its CPU; ImportError where the package is not installed."""
+    """ggml's functions, and its CPU; ImportError or OSError where the package is not installed, or is another."""
 
     def __init__(self, threads: int) -> None:
         found = importlib.util.find_spec("llama_cpp")
@@ -81,7 +81,9 @@ class _Library:
         folder = Path(found.origin).parent / "lib"
         parts = [ctypes.CDLL(str(folder / f"libggml{part}.so"), ctypes.RTLD_GLOBAL) for part in ("-base", "-cpu")]
         for name, (result, given) in _SIGNATURES.items():
-            function = next(getattr(part, name) for part in parts if hasattr(part, name))
+            function = next((getattr(part, name) for part in parts if hasattr(part, name)), None)
+            if function is None:
+                raise ImportError(f"ggml of {folder} has no {name}")
             function.restype, function.argtypes = result, given
             setattr(self, name, function)
         self.ggml_log_set(_SILENT, None)
@@ -153,7 +155,7 @@ def product(dtype: str, m: int, n: int, k: int, matrices: int, threads: int) -> 
     """Some matrices by m vectors, its result held against that of the same weights as float32."""
     try:
         library = _Library(threads)
-    except ImportError as error:
+    except (ImportError, OSError) as error:
         return str(error)
     rng = np.random.default_rng(0)
     numbers, vectors = rng.standard_normal((n, k), np.float32), rng.standard_normal((m, k), np.float32)
@@ -191,7 +193,7 @@ def attention(dtype: str, shape: tuple[int, int, int, int], layers: int, threads
     """A token attends to caches of some layers; `shape` are heads, heads of keys, keys, and the depth of a head."""
     try:
         library = _Library(threads)
-    except ImportError as error:
+    except (ImportError, OSError) as error:
         return str(error)
     heads, groups, keys, depth = shape
     rng = np.random.default_rng(0)
