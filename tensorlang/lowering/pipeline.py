@@ -8,7 +8,7 @@ The kernel that a target gets is always read back: it runs the instances wanted,
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 
@@ -29,6 +29,7 @@ from tensorlang.lowering.device.kernel import verify_nest
 from tensorlang.lowering.device.limits import check_limits
 from tensorlang.lowering.device.nest import Nest
 from tensorlang.lowering.device.one_thread import warn_of_one_thread
+from tensorlang.lowering.device.scratch import scratch_of
 from tensorlang.lowering.device.split import Split, split
 from tensorlang.lowering.device.structure import check_structure, has_threads, reducers
 from tensorlang.lowering.dump import Dump
@@ -184,7 +185,8 @@ def _lower_for_threads(
     derived, _ = _in_regions(state, derived, target)
     kernel, parts = _scanned(state, derived, params, name, DEVICE_PASSES, dump)
     check_arrays(kernel)
-    kernel = _on_device(kernel, reducers(state, derived.scop.gathered), python=target.can.python_calls, dump=dump)
+    reduced, scratch = reducers(state, derived.scop.gathered), scratch_of(state.program)
+    kernel = _on_device(kernel, reduced, python=target.can.python_calls, dump=dump, scratch=scratch)
     check_limits(kernel, target)
     _check(derived.scop, kernel, parts)
     return stripped(kernel)
@@ -217,12 +219,19 @@ def to_device(kernel: Kernel, reducers: Mapping[str, Combiner] | None = None, *,
     return _on_device(kernel, reducers or {}, python=python, dump=Dump(kernel.name))
 
 
-def _on_device(kernel: Kernel, reducers: Mapping[str, Combiner], *, python: bool, dump: Dump) -> Kernel:
+def _on_device(
+    kernel: Kernel,
+    reducers: Mapping[str, Combiner],
+    *,
+    python: bool,
+    dump: Dump,
+    scratch: Collection[str] = frozenset(),
+) -> Kernel:
     """Leave the host its program, and take the nests in it through their passes."""
     checking = config.get("check")
     watch = Watch(dump, _draft_text, (_verify_nests,) if checking else ())
     start = time.perf_counter()
-    program = split(kernel, reducers, python=python)
+    program = split(kernel, reducers, python=python, scratch=scratch)
     watch.done("split", start, program)
     program = watch.run([(word, partial(Split.each, function=function)) for word, function in KERNEL_PASSES], program)
     start = time.perf_counter()

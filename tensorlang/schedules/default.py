@@ -86,6 +86,9 @@ def _apply_by_threads(s: Schedule, program: Program, taken: Set[str], machine: T
                 s[op.name].compute_inline()
             else:
                 schedule_elements(rooms(op.name), op.name)
+    for ordered in ordered_stages(program):
+        if _is_untouched(s, ordered.name):
+            _first_legal(s, ordered.name, ordered_forms_of(machine, ordered)[-1:], rooms)
 
 
 def _apply_recognised(s: Schedule, program: Program, taken: Set[str], machine: Target, asked: Rooms | None) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tensorlang.dataclass import dataclass
+from tensorlang.errors import ScheduleError
 from tensorlang.ir.expr import Expr
 from tensorlang.schedule import Decision, Schedule
 from tensorlang.schedules.accesses import Array
@@ -130,6 +131,15 @@ def _product(values: Columns, names: Iterable[str]) -> Mask:
         if name in values:
             total = total * values[name]
     return np.asarray(total)
+
+
+def waits(room: Room, stage: str, axis: str) -> bool:
+    """Whether the iterations of a loop have to wait for each other."""
+    try:
+        room.s.again()[stage].parallel(axis)
+    except ScheduleError:
+        return True
+    return False
 
 
 def prefix_of(stage: str) -> str:

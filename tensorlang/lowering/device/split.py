@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tensorlang.dataclass import dataclass
@@ -37,6 +37,7 @@ from tensorlang.lowering.device.arrays import used, written
 from tensorlang.lowering.device.kernel import declared
 from tensorlang.lowering.device.nest import Nest
 from tensorlang.lowering.device.ranges import Ranges, inside, range_of
+from tensorlang.lowering.device.scratch import in_device_memory
 from tensorlang.lowering.device.threads import bound_loops, is_block_loop, is_thread_loop
 from tensorlang.te.program import unique
 
@@ -69,17 +70,20 @@ class Split:
         return replace(self.host, body=visit(self.host.body))
 
 
-def split(kernel: Kernel, reducers: Mapping[str, Combiner], *, python: bool) -> Split:
+def split(
+    kernel: Kernel, reducers: Mapping[str, Combiner], *, python: bool, scratch: Collection[str] = frozenset()
+) -> Split:
     """Return the host program of a kernel in region form: a launch in the place of every nest on blocks or threads.
 
     `reducers` tells by the names of arrays how updates of their elements combine; arrays of one reduction stand in
-    the order of its combiner, and share it. `python`: the host can call Python functions between launches.
+    the order of its combiner, and share it. `python`: the host can call Python functions between launches. `scratch`
+    are arrays of iterations that may be in device memory.
 
     Loops around nests stay on the host, and statements without a bound loop become nests of one thread. Raises
     TargetError for a host's loop whose bounds are on the device, for a test on the device of what its kernels change,
     and for a Python function in a nest.
     """
-    host = _Host(kernel, reducers, python)
+    host = _Host(kernel, reducers, python, scratch)
     body = host.visit(kernel.body, _Scope(host.sizes, {}))
     return Split(replace(kernel, body=body, callbacks=kernel.callbacks if python else ()), tuple(host.nests))
 
@@ -97,8 +101,11 @@ class _Scope:
 
 
 class _Host:
-    def __init__(self, kernel: Kernel, reducers: Mapping[str, Combiner], python: bool) -> None:
+    def __init__(
+        self, kernel: Kernel, reducers: Mapping[str, Combiner], python: bool, scratch: Collection[str]
+    ) -> None:
         self.kernel = kernel
+        self.scratch = scratch
         self.python = python
         self.reducers = reducers
         self.nests: list[Nest] = []
@@ -225,11 +232,15 @@ class _Host:
                 stmt = replace(outer, then=stmt, orelse=None)
             elif any(outer.var.name in variables(e) for e in stmt_exprs(stmt)):
                 stmt = Let(outer.var, outer.value, stmt)
+        stmt, moved = in_device_memory(stmt, self.scratch)
         word = re.sub(r"^(?=[0-9])|\W", "_", self.kernel.name[:_LONGEST], flags=re.ASCII)
-        arrays = {**{b.name: b for b in self.kernel.params}, **scope.arrays}
+        arrays = {**{b.name: b for b in (*self.kernel.params, *moved)}, **scope.arrays}
         nest = Nest(f"{word}_kernel{len(self.nests)}", stmt, arrays, scope.ranges, self.reducers)
         self.nests.append(nest)
-        return Launch(DeviceKernel(nest.name, (), (), nest.grid, nest.block, (), Seq(())), ())
+        launch: Stmt = Launch(DeviceKernel(nest.name, (), (), nest.grid, nest.block, (), Seq(())), ())
+        for buffer in reversed(moved):
+            launch = Allocate(buffer, launch)
+        return launch
 
 
 def _in_one_block(body: Sequence[Stmt]) -> Iterator[Stmt]:

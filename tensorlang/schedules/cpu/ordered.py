@@ -19,7 +19,7 @@ from tensorlang.schedule.axis_range import constant
 from tensorlang.schedule.primitive import Primitive
 from tensorlang.schedule.proposals.auto_order import auto_order
 from tensorlang.schedule.stage import Stage
-from tensorlang.schedules.room import Form, Room
+from tensorlang.schedules.room import Form, Room, waits
 from tensorlang.te.operation import HybridOp
 
 _TILES = (8, 16, 32, 64, 128, 256)  # the smallest first: what is legal for many tiles is legal for few
@@ -124,17 +124,8 @@ def _share_columns(room: Room, op: HybridOp) -> None:
         extents = [constant(ranges[axis].extent) or 1 for axis in place]
         if prod(extents) < _SHARED or extents[-1] < _COLUMNS * cores:
             continue
-        if all(_waits(room, op, axis) for axis, extent in zip(place[:-1], extents) if extent != 1):
+        if all(waits(room, op.name, axis) for axis, extent in zip(place[:-1], extents) if extent != 1):
             room.s.attempt(partial(_columns_apart, loops, place, cores))
-
-
-def _waits(room: Room, op: HybridOp, axis: str) -> bool:
-    """Whether the iterations of a loop have to wait for each other."""
-    try:
-        room.s.again()[op.name].parallel(axis)
-    except ScheduleError:
-        return True
-    return False
 
 
 def _columns_apart(loops: Stage, place: Sequence[str], cores: int) -> None:
