@@ -10,6 +10,7 @@ KEYS, SCORE, SCALED, GREATEST, WEIGHT, TOTAL, INVERSE, MIXED, MERGED = (
     ".keys", ".score", ".scaled", ".greatest", ".weight", ".total", ".inverse", ".mixed", ".merged"
 )  # fmt: skip
 QUERIES, VALUES, ROUNDED, SHARES = ".queries", ".values", ".rounded", ".shares"
+LARGEST, CODES, LARGEST_SHARE, SHARE_CODES = ".largest", ".codes", ".largest_share", ".share_codes"
 """What the tags of the parts of an attention add to its own."""
 CAUSAL = "causal"
 """The attribute of an attention that tells whether queries see earlier keys only."""

@@ -6,6 +6,7 @@ sequences, or in pages that a table gives to them; in floats, or in bytes with a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import sqrt
 from typing import Any
 
@@ -17,15 +18,35 @@ from tensorlang.dataclass import dataclass
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Expr, ExprLike, as_expr, cast
 from tensorlang.schedule.rewrites.attention import greatest_finite, merged
-from tensorlang.te.axis import extent_of
+from tensorlang.te.axis import Axis, extent_of
 from tensorlang.te.operation import Tensor
-from tensorlang.te.tags import CACHED, GREATEST, KEYS, MERGED, MIXED, SCALED, SCORE, SHARES, TOTAL, VALUES, WEIGHT
+from tensorlang.te.tags import (
+    CACHED,
+    CODES,
+    GREATEST,
+    KEYS,
+    LARGEST,
+    LARGEST_SHARE,
+    MERGED,
+    MIXED,
+    SCALED,
+    SCORE,
+    SHARE_CODES,
+    SHARES,
+    TOTAL,
+    VALUES,
+    WEIGHT,
+)
 from tensorlang.topi.checked import checked
 from tensorlang.topi.softmax import LOG2_E
 
 Array = npt.NDArray[Any]
 _BLOCK, _EVEN = 512, 16
 """Keys of a block, at most, half of it where the last one is mostly not whole; a multiple of so many."""
+_CODE, _FEW = 32767, 16
+"""The largest code of 16 bits; the terms of a sum for each of the queries that are made codes."""
+_SMALL, _LARGER = 2.0**-60, 2.0**80
+"""What is below the first is made larger by the second: the inverse of a subnormal number is infinite."""
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
@@ -58,8 +79,10 @@ def cached_attention(
     nearest page.
 
     `scale` is 1 / sqrt(d) unless given. Scores and sums are in float32 at least; of queries and caches that are both
-    bfloat16, weights of values are rounded to bfloat16, so that CPUs multiply pairs. DefinitionError where shapes or
-    dtypes do not fit.
+    bfloat16, weights of values are rounded to bfloat16, so that CPUs multiply pairs. Where at most d / 16 queries share
+    int8 keys of 512 numbers or less, each query, and the weights of a block of keys times their scales, are rounded to
+    16 bits: to 32767ths of the largest one. Their sums are whole numbers, and exact. The error is about a hundredth of
+    that of numbers that are rounded to int8. DefinitionError where shapes or dtypes do not fit.
 
         >>> from tensorlang import te, topi
         >>> query = te.placeholder((1, 4, 1, 8))
@@ -104,6 +127,14 @@ class _Cache:
         of_queries, groups = (extent_of(t.shape[1]) or 0 for t in (self.query, self.arrays[0]))
         return of_queries // groups if groups and of_queries % groups == 0 else 0
 
+    @property
+    def is_coded(self) -> bool:
+        """Whether queries and weights become whole numbers of 16 bits: few of them, and sums that fit 32 bits."""
+        depth, n = extent_of(self.query.shape[3]), extent_of(self.query.shape[2])
+        if self.arrays[0].dtype != "int8" or depth is None or n is None or self.query.dtype == "float64":
+            return False
+        return self.heads * n * _FEW <= depth <= _BLOCK
+
     def read(self, array: int, batch: Expr, group: Expr, key: Expr, *column: Expr) -> Expr:
         """An element of keys, values, key scales or value scales."""
         cache = self.arrays[array]
@@ -135,6 +166,48 @@ class _Cache:
         return key <= last if self.window is None else te.all(key <= last, key > own - self.window)
 
 
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows that are multiplied with a cache: `numbers` as they are, or as codes, parts of the `largest` of their row.
+
+    `sums`: the dtype of products and of their sums; `made`: that of scores and of the result.
+    """
+
+    numbers: Callable[..., Expr]
+    sums: str
+    made: str
+    largest: Tensor | None = None
+
+    def product(self, row: tuple[ExprLike, ...], cached: Expr, along: Axis) -> Any:
+        """The sum of products of a row and what is cached, along an axis."""
+        return te.sum(cast(self.numbers(*row, along), self.sums) * cast(cached, self.sums), axis=along)
+
+    def scaled(self, product: Expr, row: tuple[ExprLike, ...], factor: float = 1.0) -> Expr:
+        """What a product of a row is, times a factor."""
+        if self.largest is None:
+            return product if factor == 1.0 else product * factor
+        return cast(product, self.made) * te.const(factor / _CODE, self.made) * self.largest(*row)
+
+
+_Part = Callable[[tuple[ExprLike, ...], Any, str], Any]
+
+
+def _coded(part: _Part, rows: _Rows, shape: tuple[ExprLike, ...], along: Axis, roles: tuple[str, str]) -> _Rows:
+    """Rows as codes of 16 bits: what is largest along an axis, and of how many parts of it all numbers are."""
+
+    def code(*x: Expr) -> Expr:
+        most, number = largest(*x[:-1]), cast(rows.numbers(*x), rows.made)
+        larger = te.select(most < _SMALL, te.const(_LARGER, rows.made), te.const(1, rows.made))
+        parts = te.select(most > 0, te.const(_CODE, rows.made) / (most * larger), te.const(0, rows.made))
+        return te.max(te.min(te.round(number * larger * parts), float(_CODE)), -float(_CODE)).astype("int16")
+
+    def most(*x: Expr) -> Any:
+        return te.max(te.abs(cast(rows.numbers(*x, along), rows.made)), axis=along)
+
+    largest = part(shape[:-1], most, roles[0])
+    return _Rows(part(shape, code, roles[1]), "int32", rows.made, largest)
+
+
 def _attended(cache: _Cache, most: Expr, factor: float, name: str, out_dtype: str) -> Tensor:
     """The online softmax over blocks of keys; rows are the queries of the heads that share a head of keys."""
     query, heads, groups = cache.query, cache.heads, cache.arrays[0].shape[1]
@@ -147,13 +220,19 @@ def _attended(cache: _Cache, most: Expr, factor: float, name: str, out_dtype: st
     def part(shape: tuple[ExprLike, ...], body: Any, role: str) -> Any:
         return te.compute(shape, body, name=f"{name}_{role[1:]}", tag=f"{CACHED}{role}")
 
-    def scored(x: int, g: Expr, block: Expr, i: Expr, key: Expr) -> Any:
-        row = query(x, g * heads + te.floordiv(i, n), te.floormod(i, n), c)
-        return te.sum(cast(row, sums) * cast(in_blocks(x, g, block, key, c), sums), axis=c)
+    def row_of_query(x: int, g: Expr, i: Expr, column: Expr) -> Expr:
+        return query(x, g * heads + te.floordiv(i, n), te.floormod(i, n), column)
+
+    asked = _Rows(row_of_query, sums, sums)
+    if cache.is_coded:
+        asked = _coded(part, asked, (batches, groups, count, depth), c, (LARGEST, CODES))
+
+    def scored(x: Expr, g: Expr, block: Expr, i: Expr, key: Expr) -> Any:
+        return asked.product((x, g, i), in_blocks(x, g, block, key, c), c)
 
     def scaled_score(*x: Expr) -> Expr:
         batch, group, block, row, key = x
-        made = score(*x) * factor
+        made = asked.scaled(score(*x), (batch, group, row), factor)
         if len(cache.arrays) > 2:
             made = made * cast(cache.element(2, batch, group, block, key), sums)
         seen = cache.seen(batch, row, block * size + key, most)
@@ -166,23 +245,14 @@ def _attended(cache: _Cache, most: Expr, factor: float, name: str, out_dtype: st
     greatest = part(rows, lambda *x: greatest_finite(scaled(*x, j), axis=j), GREATEST)
     weight = part((*rows, size), lambda *x: te.exp2(scaled(*x) - greatest(*x[:-1])), WEIGHT)
     total = part(rows, lambda *x: te.sum(weight(*x, j), axis=j), TOTAL)
-    shares = weight
-    if len(cache.arrays) > 3:
-        shares = part((*rows, size), lambda *x: weight(*x) * cast(cache.element(3, *x[:3], x[-1]), sums), SHARES)
-    elif query.dtype == cache.arrays[1].dtype == "bfloat16":
-        shares = part((*rows, size), lambda *x: cast(weight(*x), "bfloat16"), SHARES)
+    shares = _shares(cache, part, weight, j)
     valued = part((batches, groups, blocks, size, width), lambda *x: cache.element(1, *x), VALUES)
-
-    def mixed_values(*x: Expr) -> Any:
-        *outer, row, d = x
-        return te.sum(cast(shares(*outer, row, j), sums) * cast(valued(*outer, j, d), sums), axis=j)
-
-    mixed = part((*rows, width), mixed_values, MIXED)
+    mixed = part((*rows, width), lambda *x: shares.product(x[:-1], valued(*x[:-2], j, x[-1]), j), MIXED)
 
     def merged_blocks(*x: Expr) -> Any:
         batch, group, row, d = x
         at = (batch, group, b, row)
-        return merged((greatest(*at), total(*at), mixed(*at, d)), axis=b)
+        return merged((greatest(*at), total(*at), shares.scaled(mixed(*at, d), at)), axis=b)
 
     _, weights, values = part((batches, groups, count, width), merged_blocks, MERGED)
     made = te.compute(
@@ -192,6 +262,23 @@ def _attended(cache: _Cache, most: Expr, factor: float, name: str, out_dtype: st
         tag=CACHED,
     )
     return _by_heads(cache, made, name)
+
+
+def _shares(cache: _Cache, part: _Part, weight: Tensor, key: Axis) -> _Rows:
+    """What the values of a block are multiplied with: weights, times their scales where they have some."""
+    made = weight.dtype
+
+    def rounded(*x: Expr) -> Expr:
+        return cast(weight(*x), "bfloat16")
+
+    def by_scales(*x: Expr) -> Expr:
+        return weight(*x) * cast(cache.element(3, *x[:3], x[-1]), made)
+
+    if len(cache.arrays) <= 3:
+        narrow = cache.query.dtype == cache.arrays[1].dtype == "bfloat16"
+        return _Rows(part(weight.shape, rounded, SHARES) if narrow else weight, made, made)
+    shares = _Rows(part(weight.shape, by_scales, SHARES), made, made)
+    return _coded(part, shares, weight.shape, key, (LARGEST_SHARE, SHARE_CODES)) if cache.is_coded else shares
 
 
 def _by_heads(cache: _Cache, rows: Tensor, name: str) -> Tensor:

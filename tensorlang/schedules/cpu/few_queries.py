@@ -133,7 +133,7 @@ def _mix(room: Room, mixed: str, host: str, loop: str, lanes: int) -> None:
     _fetch(room, (mixed, near.name), values, jam, "values")
     vector, d = stage.split(d, factor=lanes, tail="peel")
     if dot:
-        stage.reorder(far, across, near, i, vector, d, row)
+        stage.reorder(far, across, near, vector, i, d, row)
         stage.unroll(i)
         stage.unroll(vector)
         stage.tensorize(d, dot)

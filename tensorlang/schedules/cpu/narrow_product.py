@@ -59,7 +59,14 @@ _INSTRUCTIONS = (
     "aarch64.neon.usdot",
 )
 """Wider ones first."""
-PAIRS, PAIRS_OF_ROWS = "x86.avx512.vdpbf16ps.pairs", "x86.avx512.vdpbf16ps.rows"
+_OF_PAIRS = (
+    "x86.avx512.vdpbf16ps",
+    "x86.avx512.vpdpwssd",
+    "x86.avx512.vpmaddwd",
+    "x86.avx2.vpdpwssd",
+    "x86.avx2.vpmaddwd",
+)
+PAIRS, PAIRS_OF_ROWS = (tuple(f"{name}.{what}" for name in _OF_PAIRS) for what in ("pairs", "rows"))
 """Instructions that add up products of pairs of 16 bits: along the terms of a sum, and of neighbouring rows."""
 _GRAIN = 1 << 20
 """Operations below which a second thread costs more than it brings."""
@@ -94,16 +101,20 @@ def runs(intrin: TensorIntrin, target: Target) -> bool:
     return True
 
 
-def dot_of_pairs(op: Operation, name: str, target: Target) -> TensorIntrin | None:
+def dot_of_pairs(op: Operation, names: Sequence[str], target: Target) -> TensorIntrin | None:
     """The instruction that multiplies pairs of 16 bits, where a stage sums just such products, and a target has it."""
     assert isinstance(op, ComputeOp)
-    intrin: TensorIntrin = te.intrin(name)
-    narrow = {load.buffer.dtype for load in loads(op)} == {intrin.buffers["a"].dtype}
-    narrow = narrow and not any(isinstance(node, Select) for body in op.body for node in walk(body))
-    (terms,), across, lanes = op.reduce_axes, op.axes[-1], int(intrin.buffers["out"].shape[0])
-    parts = ((terms, 2 * lanes),) if name == PAIRS else ((terms, 2), (across, lanes))
-    whole = all((extent_of(axis.extent) or 1) % size == 0 for axis, size in parts)
-    return intrin if narrow and whole and target.can.native and runs(intrin, target) else None
+    if not target.can.native or any(isinstance(node, Select) for body in op.body for node in walk(body)):
+        return None
+    narrow, (terms,), across = sorted(load.buffer.dtype for load in loads(op)), op.reduce_axes, op.axes[-1]
+    for intrin in map(te.intrin, names):
+        sums = int(intrin.buffers["out"].shape[0])
+        parts = ((terms, 2), (across, sums)) if names is PAIRS_OF_ROWS else ((terms, 2 * sums),)
+        fits = sums == target.lanes(WORD) and narrow == sorted(intrin.buffers[factor].dtype for factor in "ab")
+        whole = all((extent_of(axis.extent) or 1) % size == 0 for axis, size in parts)
+        if fits and whole and runs(intrin, target):
+            return intrin
+    return None
 
 
 def operand_dtype(data: str, weight: str, target: Target, sums: Sums | None = None) -> str | None:

@@ -31,7 +31,17 @@ DOT = {
 }
 _ENDS = {"uint8": (0, 255), "int8": (-128, 127)}
 PORTABLE = ("fma.f32x16", "fma.f32x8")
-PAIRS = ("x86.avx512.vdpbf16ps.pairs", "x86.avx512.vdpbf16ps.rows")
+PAIRS = {
+    f"{name}.{kind}": row
+    for name, row in {
+        "x86.avx512.vdpbf16ps": ("avx512bf16", "llvm -mcpu=cooperlake", "vdpbf16ps", "%zmm"),
+        "x86.avx512.vpdpwssd": ("avx512vnni", "llvm -mcpu=cooperlake", "vpdpwssd", "%zmm"),
+        "x86.avx512.vpmaddwd": ("avx512bw", "llvm -mcpu=skylake-avx512", "vpmaddwd", "%zmm"),
+        "x86.avx2.vpdpwssd": ("avx512vnni", "llvm -mcpu=alderlake", "vpdpwssd", "%ymm"),
+        "x86.avx2.vpmaddwd": ("avx2", "llvm -mcpu=haswell", "vpmaddwd", "%ymm"),
+    }.items()
+    for kind in ("pairs", "rows")
+}
 
 
 def packed(name: str, rows: int = 6, columns: int = 32, depth: int = 16) -> Case:
@@ -80,47 +90,51 @@ def test_a_dot_product_runs_on_the_interpreter_everywhere(name: str) -> None:
 
 
 def as_they_lie(name: str) -> Case:
-    """Products of bfloat16, summed over pairs along the rows of both factors, or over pairs of rows of the second."""
-    along = name.endswith("pairs")
-    A = te.placeholder((3, 64), "bfloat16", name="A")
-    B = te.placeholder((5, 64) if along else (64, 48), "bfloat16", name="B")
+    """Products of 16 bits, summed over pairs along the rows of both factors, or over pairs of rows of the second."""
+    along, intrin = name.endswith("pairs"), te.intrin(name)
+    lanes, made = int(intrin.buffers["out"].shape[0]), intrin.buffers["out"].dtype
+    A = te.placeholder((3, 4 * lanes), intrin.buffers["a"].dtype, name="A")
+    B = te.placeholder((5, 4 * lanes) if along else (4 * lanes, 48), intrin.buffers["b"].dtype, name="B")
     t = te.reduce_axis((0, 2), "t")
 
     def term(i: Any, j: Any, k: Any) -> Any:
-        return A[i, k].astype("float32") * (B[j, k] if along else B[k, j]).astype("float32")
+        return A[i, k].astype(made) * (B[j, k] if along else B[k, j]).astype(made)
 
     if along:
         step = te.reduce_axis((0, 2), "step")
-        lanes = (3, 5, 16)
-        C = te.compute(lanes, lambda i, j, v: te.sum(term(i, j, step * 32 + v * 2 + t), axis=[step, t]), name="C")
+        shape = (3, 5, lanes)
+        C = te.compute(
+            shape, lambda i, j, v: te.sum(term(i, j, step * 2 * lanes + v * 2 + t), axis=[step, t]), name="C"
+        )
     else:
-        k = te.reduce_axis((0, 64), "k")
+        k = te.reduce_axis((0, 4 * lanes), "k")
         C = te.compute((3, 48), lambda i, j: te.sum(term(i, j, k), axis=k), name="C")
     s = te.create_schedule(C.op)
     if along:
         s[C].reorder("step", "v", "t")
-        s[C].tensorize("v", te.intrin(name))
+        s[C].tensorize("v", intrin)
     else:
-        j_o, j_i = s[C].split("j", factor=16)
+        j_o, j_i = s[C].split("j", factor=lanes)
         k_o, k_i = s[C].split("k", factor=2)
         s[C].reorder(j_o, k_o, j_i, k_i)
-        s[C].tensorize(j_i, te.intrin(name))
+        s[C].tensorize(j_i, intrin)
     return Case(s, (A, B, C))
 
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_pairs_are_multiplied_as_they_lie(name: str) -> None:
+    feature, target, word, register = PAIRS[name]
     s, args = as_they_lie(name)
-    lines = tvm.build(s, list(args), target="llvm -mcpu=cooperlake").source("asm").splitlines()
-    assert any("vdpbf16ps" in line and "%zmm" in line for line in lines)
+    lines = tvm.build(s, list(args), target=target).source("asm").splitlines()
+    assert any(word in line and register in line for line in lines)
     check_schedule(s, args, targets=("interpreter",))
-    if "avx512bf16" in host_cpu().features:
+    if feature in host_cpu().features:
         check_schedule(s, args)
 
 
 @pytest.mark.parametrize("name", [*DOT, *PORTABLE, *PAIRS])
 def test_own_intrinsics_do_what_they_declare(name: str) -> None:
-    feature = DOT[name][0] if name in DOT else "avx512bf16" if name in PAIRS else ""
+    feature = (DOT | PAIRS).get(name, ("",))[0]
     if feature and feature not in host_cpu().features:
         pytest.skip(f"this CPU has no {feature}")
     check_intrinsic(te.intrin(name))

@@ -99,15 +99,19 @@ class PairDot(Dot):
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """`out[i] += a[2 i] b[2 i] + a[2 i + 1] b[2 i + 1]`: both vectors as they lie along the terms of a sum."""
+    """`out[i] += a[2 i] b[2 i] + a[2 i + 1] b[2 i + 1]`: both vectors as they lie along the terms of a sum.
+
+    `a` and `b` are their dtypes; what is narrower in `b` is widened. `llvm(out, a, b)`; without `out` unless it `adds`.
+    """
 
     name: str
     llvm: str
-    dtype: str
+    a: str
+    b: str
     out: str
     lanes: int
-    architecture: str
-    features: tuple[str, ...]
+    features: tuple[str, ...] = ()
+    adds: bool = True
 
     def declare(self) -> TensorIntrin:
         """Declare the instruction as an intrinsic."""
@@ -118,12 +122,12 @@ class Pairs:
             self._statements,
             self.name,
             binds={t: decl_buffer(t.shape, t.dtype, t.name, strides=[var("apart"), 1]) for t in rows},
-            architecture=self.architecture,
+            architecture="x86_64",
             features=self.features,
         )
 
     def _definition(self) -> Tensor:
-        a, b = (placeholder((2 * self.lanes,), self.dtype, name) for name in ("a", "b"))
+        a, b = (placeholder((2 * self.lanes,), dtype, name) for name, dtype in (("a", self.a), ("b", self.b)))
         k = reduce_axis((0, 2), "k")
 
         def element(i: Any) -> Expr:
@@ -134,16 +138,18 @@ class Pairs:
 
     def _statements(self, ins: list[TileBuffer], outs: list[TileBuffer]) -> tuple[Stmt, Stmt, Stmt]:
         accumulator, zero = f"{self.out}x{self.lanes}", const(0, f"{self.out}x{self.lanes}")
-        first, second = self._operands(ins)
+        taken = accumulator if self.out == "int32" and self.adds else f"{self.a}x{2 * self.lanes}"
+        operands = tuple(reinterpret(taken, operand) for operand in self._operands(ins))
 
         def added_to(start: Expr) -> Stmt:
-            return outs[0].vstore([0], call_llvm_intrin(accumulator, self.llvm, start, first, second))
+            made = call_llvm_intrin(accumulator, self.llvm, *([start] if self.adds else []), *operands)
+            return outs[0].vstore([0], made if self.adds else start + made)
 
         return added_to(zero), outs[0].vstore([0], zero), added_to(outs[0].vload([0], accumulator))
 
     def _operands(self, ins: list[TileBuffer]) -> tuple[Expr, Expr]:
-        wide = f"{self.dtype}x{2 * self.lanes}"
-        return ins[0].vload([0], wide), ins[1].vload([0], wide)
+        wide = 2 * self.lanes
+        return ins[0].vload([0], f"{self.a}x{wide}"), cast(ins[1].vload([0], f"{self.b}x{wide}"), self.a)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +157,7 @@ class PairOfRows(Pairs):
     """`out[i] += a[0] b[0, i] + a[1] b[1, i]`: two rows as they lie, by two factors."""
 
     def _definition(self) -> Tensor:
-        a, b = placeholder((2,), self.dtype, "a"), placeholder((2, self.lanes), self.dtype, "b")
+        a, b = placeholder((2,), self.a, "a"), placeholder((2, self.lanes), self.b, "b")
         k = reduce_axis((0, 2), "k")
 
         def element(i: Any) -> Expr:
@@ -161,13 +167,12 @@ class PairOfRows(Pairs):
         return made
 
     def _operands(self, ins: list[TileBuffer]) -> tuple[Expr, Expr]:
-        wide, word = f"{self.dtype}x{2 * self.lanes}", f"uint32x{self.lanes}"
-        factors = broadcast(reinterpret("uint32", ins[0].vload([0], f"{self.dtype}x2")), self.lanes)
-        low, high = (
-            cast(reinterpret(f"uint16x{self.lanes}", ins[1].vload([row, 0], f"{self.dtype}x{self.lanes}")), "uint32")
-            for row in range(2)
-        )
-        return reinterpret(wide, factors), reinterpret(wide, low | high << const(16, word))
+        bits, wide = dtypes.info(self.b).bits, 2 * self.lanes
+        word, element = f"uint{2 * dtypes.info(self.a).bits}", f"int{bits}x{self.lanes}"
+        factors = broadcast(reinterpret(word, ins[0].vload([0], f"{self.a}x2")), self.lanes)
+        rows = [reinterpret(element, ins[1].vload([row, 0], f"{self.b}x{self.lanes}")) for row in range(2)]
+        woven = call_llvm_intrin(f"int{bits}x{wide}", f"llvm.vector.interleave2.v{wide}i{bits}", *rows)
+        return factors, woven if self.a == self.b else cast(woven, self.a)
 
 
 @dataclass(frozen=True, slots=True)
