@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
 
 from tensorlang.cli.inspect import read_known, read_shapes
 from tensorlang.errors import ArgumentError
@@ -57,6 +56,7 @@ def compiled_model(
 def inputs_of(network: Network | Model, files: tuple[str, ...]) -> list[Any]:
     """Arrays from files, by name or in order; random ones for what no file is given for."""
     from tensorlang.networks.drawing import drawn_inputs
+    from tensorlang.networks.quantizing.samples import read_arrays
 
     given: dict[str, Any] = {}
     for number, word in enumerate(files):
@@ -64,10 +64,9 @@ def inputs_of(network: Network | Model, files: tuple[str, ...]) -> list[Any]:
         name = name or (network.input_names[number] if number < len(network.input_names) else "")
         if name not in network.input_names:
             raise ArgumentError(f"{word}: the model's inputs are {', '.join(network.input_names)}")
-        try:
-            given[name] = np.load(path, allow_pickle=False)
-        except (OSError, ValueError) as error:
-            raise ArgumentError(f"{path} is no array of NumPy: {error}") from error
+        given[name] = read_arrays(path)
+        if isinstance(given[name], dict):
+            raise ArgumentError(f"{path} holds arrays by name, and an input is one array: give a .npy file")
     return list(drawn_inputs(network, given))
 
 

@@ -138,12 +138,14 @@ def _loops(
             return
         arrays = [ib.buffer_ptr(o) for o in outs]
         at = tuple(env[a.name] for a in op.axes)
-        known: dict[str, Expr] = {}
-        if op.reduction is not None:
+        if op.reduction is None:
+            made = [element(v) for v in values]
+        else:  # variables of the reducer may have the names of axes
             reducer = op.reduction.reducer
-            known = {v.name: a[at] for v, a in zip(reducer.lhs, arrays, strict=True)}
+            known: dict[str, Expr] = {v.name: a[at] for v, a in zip(reducer.lhs, arrays, strict=True)}
             known |= {v.name: element(s) for v, s in zip(reducer.rhs, op.reduction.sources, strict=True)}
-        new = [ib.let(f"new{k}", substitute(element(v), known)) for k, v in enumerate(values)]
+            made = [substitute(v, known) for v in values]
+        new = [ib.let(f"new{k}", v) for k, v in enumerate(made)]
         for array, value in zip(arrays, new, strict=True):
             array[at] = value
 

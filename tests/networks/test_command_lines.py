@@ -57,6 +57,17 @@ def test_what_is_known_of_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert run(["run", path, "--known", "r=fast"]) == 2
 
 
+@pytest.mark.parametrize("kind", ["empty", "torn.npz", "damaged.npz", "whole.npz"])
+def test_files_that_are_no_array(saved: str, tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    np.savez(tmp_path / "whole.npz", x=drawn(1, 6, 8, 8))
+    whole = (tmp_path / "whole.npz").read_bytes()
+    contents = {"empty": b"", "torn.npz": whole[:-50], "damaged.npz": whole.replace(whole[300:310], bytes(10))}
+    (tmp_path / kind).write_bytes(contents.get(kind, whole))
+    assert run(["run", saved, "--input", f"{tmp_path}/{kind}"]) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1 and f"{kind} {'holds arrays by name' if kind[0] == 'w' else 'is no array'}" in told
+
+
 def test_models_in_8_bits(saved: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "samples"
     folder.mkdir()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,13 @@ import pytest
 
 import tensorlang
 from tensorlang import networks
-from tensorlang.errors import ArgumentError
+from tensorlang.errors import ArgumentError, DefinitionError
 from tensorlang.ir.expr import variables
 from tensorlang.networks.compiling import compile_network, program_of
 from tensorlang.networks.groups import parts_of
 from tensorlang.networks.onnx.reading import from_onnx
 from tensorlang.te.operation import ComputeOp, loads
-from tests.networks.models import block, drawn, model, node, reference
+from tests.networks.models import block, drawn, model, node, onnx, reference
 
 
 def check(proto: Any, *inputs: Any, kernels: int | None = None) -> None:
@@ -113,6 +114,21 @@ def test_subnormal_factors_are_zeros_unless_numerics_are_strict() -> None:
         for numerics in ("default", "strict")
     }
     assert tiny == {"default": [0, 0, 12], "strict": [1, 2, 12]}
+
+
+def test_values_without_elements_are_joined_and_models_may_have_no_nodes(tmp_path: Path) -> None:
+    nothing = drawn(0, 3)
+    joined = model([node("Concat", "x x", "y", axis=1), node("Concat", "w x", "z", axis=0)], {"x": (0, 3)}, "y z")
+    joined.graph.initializer.append(onnx.numpy_helper.from_array(drawn(0, 3), "w"))
+    check(joined, nothing)
+    same = model([], {"x": (2, 3)}, "x w", {"w": drawn(4)})
+    onnx.save(same, tmp_path / "same.onnx")
+    made = tensorlang.compile(tmp_path / "same.onnx")(drawn(2, 3))
+    np.testing.assert_array_equal(made[0], drawn(2, 3))
+    np.testing.assert_array_equal(made[1], drawn(4))
+    (tmp_path / "empty.onnx").touch()
+    with pytest.raises(DefinitionError, match="is no ONNX model: it has no outputs"):
+        tensorlang.compile(tmp_path / "empty.onnx")
 
 
 def test_weights_of_a_single_pixel_are_laid_out_as_those_of_products() -> None:

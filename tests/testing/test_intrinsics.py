@@ -105,3 +105,11 @@ def test_what_a_tile_computes_can_be_declared_and_fits(make: Callable[[], Case])
         check_schedule(s, args)
         fitted += 1
     assert fitted or make is argmax  # the position that argmax keeps is no part of a tile
+
+
+def test_axes_of_a_tile_may_have_the_names_of_the_reducer() -> None:
+    data, k = te.placeholder((4, 3, 2), "float16", name="data"), te.reduce_axis((0, 2), "k")
+    out = te.compute((4, 3), lambda x, y: te.sum(data[x, y, k].astype("float32"), axis=k))
+    intrin = intrinsic_of(te.create_schedule(out.op), out.op.name, "y")
+    assert intrin is not None
+    check_intrinsic(intrin)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import xgboost
 
-from tensorlang.autotune.records.regular import read_regular
+from tensorlang.autotune.records.regular import read_regular, replace_regular
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import RecordError
+from tensorlang.files import writing
 
 Rows = npt.NDArray[np.float32]
 Values = npt.NDArray[np.float64]
@@ -56,11 +56,10 @@ class Trees:
         return np.asarray(self.booster.predict(data, pred_contribs=True), dtype=np.float64)
 
     def save(self, path: str | os.PathLike[str], notes: dict[str, Any]) -> None:
-        """Write a model file (UBJSON) with notes about it."""
+        """Write a model file (UBJSON) with notes about it; TensorlangError where that cannot be."""
         self.booster.set_attr(notes=json.dumps(notes))
-        temporary = Path(f"{os.fspath(path)}.{os.getpid()}")
-        temporary.write_bytes(bytes(self.booster.save_raw("ubj")))
-        temporary.replace(path)
+        with writing(path):
+            replace_regular(path, bytes(self.booster.save_raw("ubj")))
 
 
 def load_trees(path: str | os.PathLike[str]) -> tuple[Trees, dict[str, Any]]:

@@ -5,10 +5,12 @@ A FIFO or a device would be waited for, or read for ever; what is refused here i
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
 import stat
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -62,6 +64,29 @@ def _require_regular(status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
         what = next((word for is_it, word in _KINDS if is_it(status.st_mode)), "it is something else")
         raise OSError(errno.EINVAL, f"{what}, no regular file")
+
+
+def replace_regular(path: str | os.PathLike[str], content: bytes) -> None:
+    """Write a file that appears whole or not at all, and keeps its mode; where a link leads to, if the name is one.
+
+    OSError where something else than a file has the name, and where it cannot be written.
+    """
+    path, mode = Path(os.path.realpath(path)), 0o644
+    with contextlib.suppress(FileNotFoundError):
+        status = path.stat()
+        _require_regular(status)
+        mode = stat.S_IMODE(status.st_mode)
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name[:40]}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).chmod(mode)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
 
 
 def read_regular(path: str | os.PathLike[str], most: int = MOST_READ, first: int | None = None) -> bytes:

@@ -6,16 +6,16 @@ import fcntl
 import hashlib
 import os
 import re
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from tensorlang.autotune.records.log import Log, LogPath, parse_line, read_lines, read_log, record_line
 from tensorlang.autotune.records.record import TuningRecord
-from tensorlang.autotune.records.regular import open_regular
+from tensorlang.autotune.records.regular import open_regular, replace_regular
 from tensorlang.dataclass import dataclass
 from tensorlang.errors import RecordError
+from tensorlang.files import exists
 
 
 def merge_logs(paths: Sequence[LogPath], output: LogPath) -> tuple[Log, int]:
@@ -94,7 +94,7 @@ def repair_log(path: LogPath) -> Repair:
             with torn.open("ab") as file:
                 file.writelines(piece + b"\n" for piece in pieces)
         except OSError as error:
-            raise RecordError(f"cannot write {torn}: {error.strerror}") from error
+            raise _unwritable(torn, error) from error
         replace_with(whole)
     return Repair(len(whole), len(pieces), torn)
 
@@ -129,13 +129,13 @@ def split_log(path: LogPath, folder: LogPath, by: Sequence[str] = ("workload",))
         name = re.sub(r"[^\w.+-]+", "-", "--".join(PARTS[part](record) for part in by))
         parts.setdefault(f"{name}.jsonl", []).append(record)
     folder = Path(folder)
-    taken = [name for name in parts if (folder / name).exists()]
+    taken = [name for name in parts if exists(folder / name)]
     if taken:
         raise RecordError(f"{folder / taken[0]} exists already; split into an empty folder, or merge the logs first")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RecordError(f"cannot write {folder}: {error.strerror}") from error
+        raise _unwritable(folder, error) from error
     for name, records in parts.items():
         _write_lines(folder / name, map(record_line, records))
     return {folder / name: Log(folder / name, tuple(records)) for name, records in parts.items()}
@@ -146,9 +146,11 @@ def _replacing(path: Path) -> Iterator[Callable[[Iterable[bytes]], None]]:
     """Yield a function that replaces a log; RecordError while somebody appends to it, who would lose records."""
     try:
         descriptor = open_regular(path)
-    except OSError:  # a new file, or one whose error the replacement will name
+    except FileNotFoundError:
         yield lambda lines: _write_lines(path, lines)
         return
+    except OSError as error:
+        raise _unwritable(path, error) from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -162,21 +164,11 @@ def _replacing(path: Path) -> Iterator[Callable[[Iterable[bytes]], None]]:
 
 
 def _write_lines(path: Path, lines: Iterable[bytes]) -> None:
-    _replace(path, b"".join(line + b"\n" for line in lines))
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write a file that appears whole or not at all."""
-    temporary = ""
     try:
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
+        replace_regular(path, b"".join(line + b"\n" for line in lines))
     except OSError as error:
-        if temporary:
-            Path(temporary).unlink(missing_ok=True)
-        raise RecordError(f"cannot write {path}: {error.strerror}") from error
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> RecordError:
+    return RecordError(f"cannot write {path}: {error.strerror}")

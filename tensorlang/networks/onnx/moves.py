@@ -62,7 +62,8 @@ def _transpose(node: Node) -> Value:
 
 
 def _concat(node: Node) -> Value:
-    whole = [k for k in range(len(node.inputs)) if math.prod(node.shape(k))]
+    every = range(len(node.inputs))
+    whole = [k for k in every if math.prod(node.shape(k))] or [*every]
     rank = len(node.shape(0))
     if len(whole) == 1:
         return node.value(whole[0])

@@ -128,8 +128,8 @@ def opened(path: Path) -> Any:
         proto = onnx.load(os.fspath(path), load_external_data=False)
     except Exception as error:  # protobuf's own error has no public class
         raise DefinitionError(f"{path} is no ONNX model: {error}") from error
-    if not proto.graph.node:
-        raise DefinitionError(f"{path} is no ONNX model: it has no nodes")
+    if not proto.graph.output:
+        raise DefinitionError(f"{path} is no ONNX model: it has no outputs")
     return proto
 
 

@@ -60,12 +60,21 @@ def _files(folder: Path) -> Iterator[tuple[str, Any]]:
         raise ArgumentError(f"there is no folder {folder}; samples of inputs are .npy and .npz files in a folder")
     for path in sorted(folder.iterdir()):
         if path.suffix in (".npy", ".npz"):
-            try:
-                found = np.load(path, allow_pickle=False)
-                sample = found if isinstance(found, np.ndarray) else {name: found[name] for name in found.files}
-            except (OSError, ValueError) as error:
-                raise ArgumentError(f"{path} is no array of NumPy: {error}") from error
-            yield str(path), sample
+            yield str(path), read_arrays(path)
+
+
+def read_arrays(path: str | Path) -> Array | dict[str, Array]:
+    """The array of a .npy file, or those of a .npz file by name; ArgumentError for any other file."""
+    try:
+        found = np.load(path, allow_pickle=False)
+        if isinstance(found, np.ndarray):
+            return found
+        with found:
+            return {name: found[name] for name in found.files}
+    except MemoryError:
+        raise
+    except Exception as error:  # of NumPy, of zip files, of what these are packed by
+        raise ArgumentError(f"{path} is no array of NumPy: {error}") from error
 
 
 def _numbered(data: Any) -> Iterator[tuple[str, Any]]:

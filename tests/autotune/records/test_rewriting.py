@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -118,3 +119,30 @@ def test_splitting_replaces_nothing(tmp_path: Path, record: TuningRecord) -> Non
         split_log(log, tmp_path / "new", ("colour",))
     with pytest.raises(RecordError, match="cannot write"):
         split_log(log, log / "folder")
+
+
+def test_merging_replaces_files_alone_where_links_lead(tmp_path: Path, record: TuningRecord) -> None:
+    log = write_log(tmp_path / "log", record)
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(RecordError, match=r"cannot write .*fifo: it is a FIFO, no regular file"):
+        merge_logs([log], tmp_path / "fifo")
+    assert (tmp_path / "fifo").is_fifo()
+    (tmp_path / "own").touch(0o600)
+    (tmp_path / "link").symlink_to(tmp_path / "own")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    merge_logs([log], tmp_path / "link")
+    assert (tmp_path / "link").is_symlink() and read_log(tmp_path / "own").records == (record,)
+    assert (tmp_path / "own").stat().st_mode & 0o777 == 0o600
+    with pytest.raises(RecordError, match=r"cannot write .*loop: Too many levels"):
+        merge_logs([log], tmp_path / "loop")
+
+
+@pytest.mark.parametrize("size", [250, 300])
+def test_long_names_are_written_or_told_of(tmp_path: Path, record: TuningRecord, size: int) -> None:
+    log, name = write_log(tmp_path / "log", record), "x" * size
+    if size <= 255:
+        assert len(merge_logs([log], tmp_path / name)[0].records) == len(split_log(log, tmp_path / name[1:])) == 1
+        return
+    for write in (merge_logs, lambda logs, path: split_log(logs[0], path)):
+        with pytest.raises(RecordError, match=r"cannot write .*: File name too long"):
+            write([log], tmp_path / name)
