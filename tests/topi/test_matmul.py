@@ -374,11 +374,14 @@ def test_rows_that_fill_the_first_cache_are_summed_side_by_side(
     np.testing.assert_array_equal(found, (w @ x.T) if turned else (x @ w.T))
 
 
-@pytest.mark.parametrize(("dtype", "m", "k"), [("float32", 5, 70), ("float32", 16, 64), ("bfloat16", 7, 160)])
-def test_few_rows_by_a_matrix_from_memory_are_multiplied_where_it_lies(dtype: str, m: int, k: int) -> None:
-    target = replace(parse("llvm -mcpu=znver4"), caches=(4 << 10, 4 << 10, 4 << 10))
+@pytest.mark.parametrize("turned", [False, True], ids=["rows", "columns"])
+@pytest.mark.parametrize(("dtype", "m", "k"), [("float32", 5, 96), ("float32", 15, 256), ("bfloat16", 7, 160)])
+def test_few_rows_by_a_matrix_from_memory_are_multiplied_where_it_lies(
+    dtype: str, m: int, k: int, turned: bool
+) -> None:
+    target = replace(parse("llvm -mcpu=znver4"), caches=(4 << 10, 32 << 10, 32 << 10))
     data, weight = te.placeholder((m, k), dtype, "data"), te.placeholder((37, k), dtype, "weight")
-    made = topi.dense(data, weight, out_dtype="float32")
+    made = topi.dense(*((weight, data) if turned else (data, weight)), out_dtype="float32")
     assert plan(made, target).reading is Reading.DOTS and plan(made).reading is not Reading.DOTS
     kernel = tensorlang.build(topi.schedule(made, target), [data, weight, made], target)
     assert ("vdpbf16ps" in kernel.source("asm")) == (dtype == "bfloat16")
@@ -386,7 +389,18 @@ def test_few_rows_by_a_matrix_from_memory_are_multiplied_where_it_lies(dtype: st
     numpy = dtypes.info(dtype).numpy
     x, w = numbers((m, k)).astype(numpy), numbers((37, k), seed=1).astype(numpy)
     wanted = x.astype(np.float32) @ w.astype(np.float32).T
-    np.testing.assert_allclose(run(made, (data, x), (weight, w), target=here), wanted, rtol=1e-5)
+    found = run(made, (data, x), (weight, w), target=here)
+    np.testing.assert_allclose(found, wanted.T if turned else wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "in_place"),
+    [(8, 512, 256, True), (8, 512, 240, False), (40, 512, 2048, False), (512, 15, 512, True), (512, 16, 512, False)],
+)
+def test_copies_pay_for_many_rows_of_few_terms(m: int, n: int, k: int, in_place: bool) -> None:
+    made = topi.dense(te.placeholder((m, k), name="data"), te.placeholder((n, k), name="weight"))
+    target = replace(parse("llvm -mcpu=znver4"), caches=(32 << 10, 1 << 20, 32 << 20))
+    assert (plan(made, target).reading is Reading.DOTS) == in_place
 
 
 @pytest.mark.sampled(2)

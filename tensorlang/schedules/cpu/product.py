@@ -143,8 +143,8 @@ def _schedule_dots(s: Schedule, anchor: Anchor, product: Product, plan: Plan) ->
         stage.compute_at(out, inner)
     *_, i, j = s[total].op.axis
     for tile, x, y in ((out, row, column), (s[total], i, j)):
-        tile.unroll(y if by_rows else x)
-        tile.vectorize(x if by_rows else y)
+        tile.unroll(x)
+        tile.vectorize(y)
     *around, i, j, lane = partial.op.axis
     step, *pair = partial.op.reduce_axis
     partial.reorder(*around, step, i, j, lane, *pair)

@@ -39,10 +39,12 @@ out a panel.
 """
 _CROWDED = 0.5
 """The part of the first cache that a tile of A may take beside panels."""
-_FEW, _FEW_BY_FAR = 4, 16
-"""Rows of A (columns of B) for which the rows of the other factor are multiplied as they lie, along the terms; more
-where these come from memory.
+_FEW, _FEW_IN_ROWS, _FEW_NARROW = 4, 32, 128
+"""Rows of A (columns of B) for which the rows of the other factor are multiplied as they lie, along the terms, however
+few these are; rows of A where there are terms enough; where B comes from memory, and is narrower than the sums.
 """
+_TERMS_EACH, _TERMS_EACH_BY_FAR = 32, 16
+"""Terms for each of so many rows, which the sums across lanes are spread over."""
 _AT_ONCE = 6
 """As many rows of A make one tile there; more of them several of `_FEW`."""
 _LEAST_TILES = 4
@@ -170,10 +172,20 @@ def _packs_rows(product: Product, target: Target, tile: RegisterTile, depth: int
 
 def is_few_dots(product: Product, target: Target) -> bool:
     """Whether both factors have their terms side by side, and one too few rows to turn the other around for."""
-    few = min(product.m or MANY, product.n or MANY) <= (_FEW_BY_FAR if is_far(product, target) else _FEW)
-    long = product.depth is not None and product.depth >= 4 * target.lanes(product.bits)
+    m, n, terms, lanes = product.m or MANY, product.n or MANY, product.depth or 0, target.lanes(product.bits)
     side_by_side = not product.a_transposed and (product.b_transposed or product.n == 1)
-    return few and long and side_by_side and product.packed_width is None
+    if not side_by_side or product.packed_width is not None or terms < 4 * lanes:
+        return False
+    few, far = min(m, n), is_far(product, target)
+    if few <= _FEW:
+        return True
+    if terms < few * (_TERMS_EACH_BY_FAR if far else _TERMS_EACH):
+        return False
+    if n < m:  # a copy of so few columns costs little, but fills no vector
+        return n < lanes
+    size = dtypes.info(product.b.buffer.dtype).bytes
+    most = _FEW_NARROW if far and 8 * size < product.bits else _FEW_IN_ROWS
+    return m <= most and m * terms * size <= target.second_cache
 
 
 def _plan_of_dots(product: Product, target: Target) -> Plan:
