@@ -189,6 +189,10 @@ class Stage(ClassicStage, StorageSteps):
         names = tuple(map(str, rows)), tuple(map(str, terms))
         return self.schedule.apply(p.WindowsProduct(self.name, *names, whole(groups)))
 
+    def running_pieces(self, axis: AxisLike, size: int) -> tuple[str, ...]:
+        """Compute a running reduction in pieces; returns the names of the stages of these. See RunningPieces."""
+        return self.schedule.apply(p.RunningPieces(self.name, str(axis), whole(size)))
+
     def blocked_attention(self, keys: int, rows: int) -> tuple[str, ...]:
         """Compute an attention as tensor cores want it; returns the names of its stages. See BlockedAttention."""
         return self.schedule.apply(p.BlockedAttention(self.name, whole(keys), whole(rows)))

@@ -20,7 +20,8 @@ def cumsum(
 ) -> Tensor:
     """Return the sums of the elements up to each along an axis (None: of the flattened tensor), in `dtype`.
 
-    `exclusive`: without the element itself, from 0 on. The sums are added up in order, half precision in float32.
+    `exclusive`: without the element itself, from 0 on. The sums are added up in order, half precision in float32; on
+    GPUs those of long rows in pieces, unless the schedule is strict.
 
         >>> from tensorlang import te, topi
         >>> topi.cumsum(te.placeholder((4, 5)), axis=1).shape

@@ -1,4 +1,4 @@
-"""Stages that are no product of the kind that a rewrite takes: narrow_product, windows_product, blocked_attention."""
+"""Stages that are not of the kind that a rewrite takes: products, windows, attention, running reductions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tensorlang import te, topi
 from tensorlang.schedule import Schedule
 from tests.error.refusal import Refusal, refused
 from tests.programs import Case, chain, matmul
-from tests.schedule.primitive_uses import attended, convolution, narrow
+from tests.schedule.primitive_uses import attended, convolution, narrow, running
 
 
 def windows(s: Schedule, rows: Sequence[str] = ("nn", "yy", "xx"), groups: int = 1) -> object:
@@ -37,6 +37,14 @@ def strict_attention() -> Case:
     """An attention whose sums keep their order."""
     made = attended()
     return Case(te.create_schedule(made.args[-1].op, strict=True), made.args)
+
+
+def differences() -> Case:
+    """What is left of a row when its elements are taken away one by one, and what reads two elements of its own."""
+    A = te.placeholder((9,), name="A")
+    B = te.recurrence((9,), lambda self, i: te.if_then_else(i > 0, self[i - 1] - A[i], A[i]), name="B")
+    C = te.recurrence((9,), lambda self, i: te.if_then_else(i > 0, self[i - 1] + self[0] * B[i], B[i]), name="C")
+    return Case(te.create_schedule(C.op), (A, C))
 
 
 WHAT = "C is no product of two whole matrices of narrow numbers (bfloat16 by bfloat16 in float32, int8 by int8 in int32"
@@ -90,6 +98,19 @@ PREPARE = {
     "no block": Refusal(attended, (), lambda s: s["C"].blocked_attention(0, 2), ("keys must be at least 1, got 0",)),
     "a strict attention": Refusal(
         strict_attention, (), lambda s: s["C"].blocked_attention(4, 2), ("rounds weights of C", "schedule is strict")
+    ),
+    "no running reduction": Refusal(
+        matmul, (), lambda s: s["C"].running_pieces("i", 4), ("C is no recurrence of one value along i by one of add",)
+    ),
+    "differences": Refusal(differences, (), lambda s: s["B"].running_pieces("i", 4), ("B is no recurrence",)),
+    "terms of its own": Refusal(differences, (), lambda s: s["C"].running_pieces("i", 4), ("C is no recurrence",)),
+    "another axis": Refusal(running, (), lambda s: s["C"].running_pieces("r", 4), ("C is no recurrence", "along r")),
+    "no piece": Refusal(running, (), lambda s: s["C"].running_pieces("i", 0), ("size must be at least 1, got 0",)),
+    "a strict sum": Refusal(
+        lambda: running(strict=True),
+        (),
+        lambda s: s["C"].running_pieces("i", 4),
+        ("adds up pieces of C first", "schedule is strict"),
     ),
 }
 

@@ -36,6 +36,15 @@ def attended() -> Case:
     return Case(te.create_schedule(C.op), (q, k, v, C))
 
 
+def running(strict: bool = False) -> Case:
+    """Sums of the elements of two rows up to each, from right to left in the text."""
+    A = te.placeholder((2, 11), name="A")
+    C = te.recurrence(
+        (2, 11), lambda self, r, i: te.if_then_else(i == 0, A[r, 0], A[r, i] * 2 + self[r, i - 1]), name="C"
+    )
+    return Case(te.create_schedule(C.op, strict=strict), (A, C))
+
+
 @te.hybrid.script
 def sweep(A: Any) -> Any:
     """Three steps of a stencil over one row, in place."""
@@ -397,6 +406,11 @@ USES: dict[str, Use] = {
         attended,
         "s['C'].blocked_attention(keys=4, rows=2)",
         Refused(matmul, "s['C'].blocked_attention(keys=4, rows=2)", BadArgument),
+    ),
+    "running_pieces": Use(
+        running,
+        "s['C'].running_pieces('i', size=4)\ns['C'].parallel('i_piece')",
+        Refused(running, "s['C'].running_pieces('r', size=4)", BadArgument),
     ),
     "rfactor": Use(
         row_sum,

@@ -18,7 +18,7 @@ from tensorlang.schedule.rewrites.narrow_product import SUMS, panels, product_of
 from tensorlang.te.operation import ComputeOp, Tensor
 from tensorlang.testing import check_schedule
 from tests.programs import Case
-from tests.schedule.primitive_uses import attended, convolution, narrow
+from tests.schedule.primitive_uses import attended, convolution, narrow, running
 from tests.topi.programs import given, run
 
 Draw = Any
@@ -122,10 +122,29 @@ def test_attentions_are_known_by_what_they_compute() -> None:
     assert attention_of(te.create_schedule(made.op).operation("C")) is None
 
 
+@settings(max_examples=12)
+@drawn(st.data())
+def test_running_reductions_in_pieces(data: Draw) -> None:
+    """Along any axis, by any operator, of any length, exclusive ones and pieces of pieces too."""
+    shape = [data.draw(st.integers(1, 14)) for _ in range(data.draw(st.integers(1, 3)))]
+    axis, is_exclusive = data.draw(st.integers(0, len(shape) - 1)), data.draw(st.booleans())
+    combine = data.draw(st.sampled_from([te.add, te.multiply, te.minimum, te.maximum]))
+    n = te.var("n") if data.draw(st.booleans()) else te.const(shape[axis], "int32")
+    A = te.placeholder([n if d == axis else extent for d, extent in enumerate(shape)], "int32", "A")
+    C = topi.scanop(A, combine, 3, "C", axis, exclusive=is_exclusive)
+    s = te.create_schedule(C.op)
+    _, totals = s[C].running_pieces(f"i{axis}", data.draw(st.integers(1, 6)))
+    if data.draw(st.booleans()):
+        s[totals].running_pieces(s[totals].op.axis[axis], 2)
+    s[C].parallel(s.operation("C").axis[axis])
+    check_schedule(s, [A, C], {"n": shape[axis]} if s.program.sizes else {}, targets=("interpreter",))
+
+
 STEPS: dict[str, tuple[Callable[[], Case], Callable[[Schedule], object]]] = {
     "narrow_product": (lambda: narrow("int8"), lambda s: s["C"].narrow_product(4, "uint8")),
     "windows_product": (convolution, lambda s: s["C"].windows_product(["nn", "yy", "xx"], ["ry", "rx", "rc"])),
     "blocked_attention": (attended, lambda s: s["C"].blocked_attention(4, 2)),
+    "running_pieces": (running, lambda s: s["C"].running_pieces("i", 4)),
 }
 
 

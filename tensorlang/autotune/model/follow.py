@@ -298,10 +298,13 @@ class Follower:
         kept = move.after.stages[step.stage].storage.kept
         self.stages[step.stage].copies = self._number(step.stages) if isinstance(step, p.Pipeline) else kept
 
-    def exchange(self, step: p.BlockedAttention | p.NarrowProduct | p.WindowsProduct, move: Move) -> None:
+    def exchange(
+        self, step: p.BlockedAttention | p.NarrowProduct | p.RunningPieces | p.WindowsProduct, move: Move
+    ) -> None:
         """Stages in place of one, as they are declared."""
         self.stages = {name: stage for name, stage in self.stages.items() if name in move.program.by_name}
-        self.stages |= {name: _declared(move.after.compute_op(name)) for name in (*move.made, step.stage)}
+        made = {name: move.after.looped(name) for name in (*move.made, step.stage)}
+        self.stages |= {n: _ordered(op) if isinstance(op, HybridOp) else _declared(op) for n, op in made.items()}
 
     def _redeclare(self, move: Move) -> None:
         """Take the work of stages whose operation was rewritten, without other loops, from the program."""
@@ -346,6 +349,7 @@ FOLLOWS: Mapping[type[Primitive], Follow] = {
     p.Fuse: Follower.fuse,
     p.FuseWith: Follower.fuse_with,
     p.NarrowProduct: Follower.exchange,
+    p.RunningPieces: Follower.exchange,
     p.Pad: Follower.pad,
     p.Partition: Follower.regroup,
     p.Peel: Follower.regroup,

@@ -32,7 +32,7 @@ from tensorlang.schedule.primitives.placement import ComputeAt, ComputeInline, C
 from tensorlang.schedule.primitives.pragma import Pragma, warn_of_unknown
 from tensorlang.schedule.primitives.predicate import SetStorePredicate
 from tensorlang.schedule.primitives.prefetch import Prefetch
-from tensorlang.schedule.primitives.prepare import BlockedAttention, NarrowProduct, WindowsProduct
+from tensorlang.schedule.primitives.prepare import BlockedAttention, NarrowProduct, RunningPieces, WindowsProduct
 from tensorlang.schedule.primitives.reduction import DecomposeReduction, RFactor
 from tensorlang.schedule.primitives.reverse_compute_at import ReverseComputeAt
 from tensorlang.schedule.primitives.sample import SampleChoice
@@ -74,6 +74,7 @@ __all__ = [
     "Reverse",
     "ReverseComputeAt",
     "RollingBuffer",
+    "RunningPieces",
     "SampleChoice",
     "SetScope",
     "SetStorePredicate",

@@ -1,4 +1,4 @@
-"""Stages in other layouts, for what a target multiplies at once: narrow_product, windows_product, blocked_attention."""
+"""Stages computed in other ways, as a target wants them: products, windows, attention, running reductions."""
 
 from __future__ import annotations
 
@@ -11,23 +11,32 @@ from tensorlang.schedule.primitive import Outputs, Primitive, StageName, named, 
 from tensorlang.schedule.primitives.storage import in_program_order
 from tensorlang.schedule.rewrites.attention import attention_of, in_rounded_blocks
 from tensorlang.schedule.rewrites.narrow_product import SUMS, narrow_factors, narrow_product
+from tensorlang.schedule.rewrites.running import REDUCTIONS, in_pieces, running_of
 from tensorlang.schedule.rewrites.windows_product import windows_of, windows_product
 from tensorlang.schedule.state import ScheduleState, initial_stage
 from tensorlang.te.declared import declared, exchanged
-from tensorlang.te.operation import ComputeOp, Tensor
+from tensorlang.te.operation import ComputeOp, HybridOp, Tensor
 
 
 def _untouched(state: ScheduleState, stage: str) -> ComputeOp:
-    """The operation of a stage as users declare it; BadArgument where its loops are not as declared any more."""
+    """The operation of a compute stage as users declare it; BadArgument where its loops are no more as declared."""
     state.compute_op(stage)
-    if state.stages[stage] != initial_stage(state.program[stage]) or state.attached_to(stage):
-        raise BadArgument("", f"{stage} was scheduled already; a rewrite of what it computes must come first")
-    op = declared(state.program, stage)
+    op = _first_step(state, stage)
     assert isinstance(op, ComputeOp)
     return op
 
 
-def _exchanged(state: ScheduleState, old: ComputeOp, new: Tensor) -> tuple[ScheduleState, Outputs]:
+def _first_step(state: ScheduleState, stage: str) -> ComputeOp | HybridOp:
+    """The operation of any stage with loops, in the same way."""
+    state.looped(stage)
+    if state.stages[stage] != initial_stage(state.program[stage]) or state.attached_to(stage):
+        raise BadArgument("", f"{stage} was scheduled already; a rewrite of what it computes must come first")
+    op = declared(state.program, stage)
+    assert isinstance(op, ComputeOp | HybridOp)
+    return op
+
+
+def _exchanged(state: ScheduleState, old: ComputeOp | HybridOp, new: Tensor) -> tuple[ScheduleState, Outputs]:
     """The state in which a stage is computed in other ways, and the names of the stages that this made.
 
     BadArgument where a stage that nobody reads any more was scheduled already.
@@ -36,7 +45,7 @@ def _exchanged(state: ScheduleState, old: ComputeOp, new: Tensor) -> tuple[Sched
     own = {op.name for op in state.program.ops}
     kept = {op.name for op in program.ops if state.program.by_name.get(op.name) is op}
     for name in own - kept:
-        _untouched(state, name)
+        _first_step(state, name)
     stages = in_program_order(program, {name: s for name, s in state.stages.items() if name in kept})
     made = tuple(op.name for op in program.ops if op.name not in kept and op.name != old.name)
     return replace(state, program=program, stages=stages), made
@@ -161,3 +170,48 @@ class BlockedAttention(Primitive):
                 suggested=["te.create_schedule(..., strict=False)"],
             )
         return _exchanged(state, op, in_rounded_blocks(asked, keys, rows))
+
+
+@primitive("running_pieces")
+@dataclass(frozen=True, slots=True)
+class RunningPieces(Primitive):
+    """Compute a running reduction in pieces of `size`: several threads make one row (reduce, then scan).
+
+    The reductions of pieces need not wait for each other, nor do the elements of different pieces, once the pieces are
+    reduced up to each; that is a running reduction again.
+    Rewrite: `C[i] = C[i - 1] + f(i)` -> `P[o] += f(size * o + k); T[o] = T[o - 1] + P[o]; C[size * o + k] = (T[o - 1]
+    if k == 0 else C[size * o + k - 1]) + f(size * o + k)`.
+    Legal when: the stage is a te.recurrence of one value, `te.if_then_else(i > 0, self[..., i - 1, ...] + f, first)`,
+    where neither f nor `first` reads it, of +, *, min, max, and, or; the schedule is not strict, for floats; the stage
+    was not scheduled yet.
+    Example:
+        >>> from tensorlang import te, topi
+        >>> A = te.placeholder((8, 1000), name="A")
+        >>> C = topi.cumsum(A, axis=1, name="C")
+        >>> s = te.create_schedule(C.op)
+        >>> s[C].running_pieces("i1", size=32)
+        ('C_pieces', 'C_totals')
+    """
+
+    stage: StageName
+    axis: str
+    size: int = named()
+
+    def apply(self, state: ScheduleState) -> tuple[ScheduleState, Outputs]:
+        size, op = positive(self.size, state, "size"), _first_step(state, self.stage)
+        running = running_of(op, self.axis) if isinstance(op, HybridOp) else None
+        if running is None:
+            known = ", ".join(REDUCTIONS)
+            why = f"{self.stage} is no recurrence of one value along {self.axis} by one of {known}"
+            raise BadArgument("", why)
+        is_float = dtypes.info(op.dtype).is_float
+        if state.strict and is_float:
+            raise BadArgument(
+                "",
+                f"running_pieces adds up pieces of {self.stage} first, another order of its floating-point updates, "
+                "and the schedule is strict",
+                suggested=["te.create_schedule(..., strict=False)"],
+            )
+        made, names = _exchanged(state, op, in_pieces(running, size, op.name))
+        changed = (self.stage,) if is_float else ()
+        return replace(made, reassociated=(*made.reassociated, *changed)), names

@@ -38,6 +38,8 @@ _MANY_BLOCKS = 1024
 """Iterations of free loops that are work for all multiprocessors, if each has a thread."""
 _STEP = 1 << 14
 """Iterations of a step that one block makes as soon as it takes to launch another kernel."""
+_SHORT = 256
+"""Iterations that one thread makes as soon as a kernel is launched: that is no reason for a warning."""
 _MOST_SCRATCH = 1 << 30
 """Bytes of arrays that threads have for themselves."""
 _ATOMIC_BITS = 32
@@ -95,6 +97,10 @@ def _share(room: Room, op: HybridOp, node: LoopNode, launched_once: bool) -> Non
             break
         if room.s.attempt(partial(_in_front, room, op, ahead, behind)):
             return
+    count = product(extents(room.s, op.name, chain))
+    if launched_once and not loops_at(body) and count is not None and count <= _SHORT:
+        on_blocks(room.s, op.name, [room.s[op.name].split(chain[0], nparts=1)[0].name])
+        return
     for child in loops_at(body):
         _share(room, op, child, launched_once=False)
 

@@ -110,6 +110,11 @@ CASES: dict[str, tuple[Callable[[], Program], list[tuple[int, int]]]] = {
     "sums along rows": (lambda: running((70, 30), 1), [(2, 64)]),
     "sums along columns of halves": (lambda: running((30, 70), 0, "float16"), [(2, 64), (3, 256)]),
     "sums along a middle axis": (lambda: running((3, 20, 40), 1), [(2, 64)]),
+    "pieces of long rows": (lambda: running((3, 700), 1), [(18, 32), (1, 32), (3, 64)]),
+    "pieces of pieces": (
+        lambda: running((5000,), 0, "int32"),
+        [(40, 32), (3, 32), (1, 1), (1, 32), (5, 64)],
+    ),
     "rows that meet": (lambda: scattered(50, 70), [(11, 256), (2, 64)]),
     "numbers that meet": (lambda: scattered(300, 0, "int32"), [(1, 64), (2, 256)]),
     "a wavefront": (aligned, [(1, 64)]),
