@@ -296,3 +296,13 @@ def test_pages_are_fetched_from_far() -> None:
     asked = [line for line in s.trace.to_python().splitlines() if ".prefetch(" in line]
     assert len(asked) == 4 and sum("level=2" in line for line in asked) == 2
     assert ".parallel(" in s.trace.to_python()  # pages of all of a head are work for threads
+
+
+@pytest.mark.parametrize(("dtype", "fetched"), [("int8", 2), ("float16", 2), ("float32", 0)])
+def test_rows_in_order_are_fetched_where_they_are_multiplied_longer_than_read(dtype: str, fetched: int) -> None:
+    query, cache = te.placeholder((1, 8, 1, 64), name="query"), te.placeholder((1, 2, 512, 64), dtype, "cache")
+    scales = te.placeholder((1, 2, 512), name="scales") if dtype == "int8" else None
+    made = topi.cached_attention(query, cache, cache, te.placeholder((1,), "int32", "lengths"), scales, scales)
+    steps = topi.schedule(made, "llvm -mcpu=znver4 -num-cores=1", tuned=False).trace.to_python()
+    asked = [line for line in steps.splitlines() if ".prefetch(" in line]
+    assert len(asked) == fetched and all("level=2" in line for line in asked)

@@ -24,6 +24,7 @@ from tensorlang.schedules.cpu.rows import partial_results
 from tensorlang.schedules.cpu.weighing import CHAINS, EACH, weigh_inside
 from tensorlang.schedules.room import Room
 from tensorlang.te.axis import extent_of
+from tensorlang.te.intrinsic import TensorIntrin
 from tensorlang.te.operation import ComputeOp, Operation, loads
 from tensorlang.te.tags import KEYS, MERGED, MIXED, SCALED, SCORE
 
@@ -31,8 +32,11 @@ _TILE = 16
 """Vectors of mixed values that stay in registers, where those of whole rows are more than there are registers."""
 _JAM = 4
 """Keys whose values are added up in one step there."""
-_AHEAD, _FAR = 4096, 16384
-"""Bytes of pages that are fetched ahead into the first cache, and into the second."""
+_AHEAD, _FAR, _BUSY = 4096, 16384, 8
+"""Bytes of pages that are fetched ahead into the first cache, and into the second, and from how many products of
+vectors for a line on rows in order are, too: memory waits for those then, and is not asked in time.
+"""
+_LINE = 64
 _STEPS = (1, 2, 4, 8, 16, 32, 64)
 """Steps over keys from one to those that are fetched meanwhile."""
 _PAGE = 16
@@ -130,7 +134,8 @@ def _mix(room: Room, mixed: str, host: str, loop: str, lanes: int) -> None:
     far, near = stage.split(k, factor=room.choose("mixed", _KEYS, _KEYS[2]), tail="peel")
     across, d = stage.split(d, factor=tile, tail="peel")
     near, row = stage.split(near, factor=jam, tail="peel")
-    _fetch(room, (mixed, near.name), values, jam, "values")
+    is_busy = _products_of_line(values, queries, lanes, dot) >= _BUSY
+    _fetch(room, (mixed, near.name), values, jam, "values", is_busy)
     vector, d = stage.split(d, factor=lanes, tail="peel")
     if dot:
         stage.reorder(far, across, near, vector, i, d, row)
@@ -148,12 +153,13 @@ def _mix(room: Room, mixed: str, host: str, loop: str, lanes: int) -> None:
 def _score(room: Room, part: Mapping[str, str], keys: Buffer, lanes: int) -> None:
     """Multiply some keys where they lie with all queries: as many vectors as there are lanes, which a tree adds up.
 
-    Scores lie by keys until they are scaled, so that a vector of them is whole.
+    Scores lie by keys, so that a vector of them is whole, and are turned around before they are scaled.
     """
     s, score = room.s, room.s[part[SCORE]]
     panel = _score_loops(s, part[SCALED], lanes)
     if KEYS in part:
         s[part[KEYS]].compute_inline()
+    _turn(s, part[SCORE], part[SCALED], panel)
     score.transform_layout(lambda *at: [*at[:-2], at[-1], at[-2]])
     dot = dot_of_pairs(s.program[part[SCORE]], PAIRS, room.target)
     _, lane = score.split(score.op.reduce_axis[0], factor=2 * lanes if dot else lanes)
@@ -163,7 +169,8 @@ def _score(room: Room, part: Mapping[str, str], keys: Buffer, lanes: int) -> Non
     *_, j, i = score.op.axis
     (lane,) = score.op.reduce_axis
     queries = extent_of(i.extent) or MANY
-    far, near = score.split(j, factor=1 << max(1, lanes // queries).bit_length() - 1)
+    tile_rows = 1 << max(1, lanes // queries).bit_length() - 1
+    far, near = score.split(j, factor=tile_rows)
     near = score.fuse(near, i)
     score.reorder(far, near, lane)
     score.vectorize(near)
@@ -175,8 +182,9 @@ def _score(room: Room, part: Mapping[str, str], keys: Buffer, lanes: int) -> Non
     *_, j, i, lane = products.op.axis
     step, *pair = products.op.reduce_axis
     together = room.choose("keys", (1, 2, 4), max(1, min(4, CHAINS // queries // 2)))
+    tile, j = products.split(j, nparts=1)
     far, near = products.split(j, factor=together)
-    products.reorder(far, step, near, i, lane, *pair)
+    products.reorder(tile, far, step, near, i, lane, *pair)
     are_in_order = not _is_paged(s, products.name, keys)
     for axis in (*([far] if are_in_order else []), step, near, i):
         products.unroll(axis)
@@ -184,7 +192,24 @@ def _score(room: Room, part: Mapping[str, str], keys: Buffer, lanes: int) -> Non
         products.tensorize(lane, dot)
     else:
         products.vectorize(lane)
-    _fetch(room, (products.name, far.name), keys, together, "keys", panel)
+    place, rows = (tile, tile_rows) if are_in_order else (far, together)
+    is_busy = _products_of_line(keys, queries, lanes, dot) >= _BUSY
+    _fetch(room, (products.name, place.name), keys, rows, "keys", is_busy, panel)
+
+
+def _turn(s: Schedule, score: str, scaled: str, panel: str) -> None:
+    """Copy scores that lie by keys, so that each query has a vector of them: all vectors are read, then taken apart."""
+    turned = s[s.cache_read(score, "local", [scaled])]
+    *around, i, j = turned.op.axis
+    turned.compute_at(s[scaled], panel)
+    turned.reorder(*around, j, i)
+    turned.unroll(i)
+    turned.vectorize(j)
+
+
+def _products_of_line(array: Buffer, queries: int, lanes: int, dot: TensorIntrin | None) -> float:
+    """How many products of vectors a line of an array takes part in."""
+    return queries * _LINE / dtypes.info(array.dtype).bytes / lanes / (2 if dot else 1)
 
 
 def _score_loops(s: Schedule, scaled: str, lanes: int) -> str:
@@ -198,19 +223,23 @@ def _score_loops(s: Schedule, scaled: str, lanes: int) -> str:
     return panel.name
 
 
-def _fetch(room: Room, place: tuple[str, str], array: Buffer, rows: int, size: str, pages: str = "") -> None:
-    """Fetch rows of an array ahead in a loop of a stage: none unless asked, machines do so where rows are in order.
+def _fetch(
+    room: Room, place: tuple[str, str], array: Buffer, rows: int, size: str, is_busy: bool, pages: str = ""
+) -> None:
+    """Fetch rows of an array ahead in a loop of a stage: where data say where they lie, in a loop over `pages`.
 
-    Where data say where they lie, in a loop over `pages`, and from far into the second cache before.
+    From far into the second cache before; so, too, rows in order that take longer to multiply than to read. Others are
+    not unless asked: machines read ahead what is in order.
     """
     s, (stage, loop) = room.s, place
     is_paged = _is_paged(s, stage, array)
     along, rows = (pages, _PAGE) if is_paged and pages else (None, rows)
     step = rows * (extent_of(array.shape[-1]) or 1) * dtypes.info(array.dtype).bytes
-    near = max(1, _AHEAD // step) if is_paged else 0
-    wanted = {1: room.choose(f"{size}_ahead", (0, *_STEPS), near)}
-    if is_paged:
-        wanted[2] = room.choose(f"{size}_far", _STEPS, max(1, _FAR // step))
+    near, far = (max(1, distance // step) for distance in (_AHEAD, _FAR))
+    wanted = {
+        1: room.choose(f"{size}_ahead", (0, *_STEPS), near if is_paged else 0),
+        2: room.choose(f"{size}_far", (0, *_STEPS), far if is_paged or is_busy else 0),
+    }
     for level, ahead in wanted.items():
         if ahead:
             s.attempt(partial(s[stage].prefetch, array.name, loop, ahead, along, level=level))
