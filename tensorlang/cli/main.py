@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 import click
@@ -41,6 +42,8 @@ for command in (
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; mistakes of the user end with one line and exit code 2."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # names of files may hold what an encoding lacks
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = tensorlang.main(arguments, standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)  # click returns what `ctx.exit` was given
@@ -55,6 +58,8 @@ def main(arguments: list[str] | None = None) -> None:
         _fail("stopped", 130)
     except MemoryError as error:
         _fail(f"this machine has not enough memory: {error}", 1)
+    except OSError as error:  # of the output, as on a full disk
+        _fail(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}", 1)
     except InternalError as error:
         _fail(str(error), 1)
     except TensorlangError as error:

@@ -113,7 +113,10 @@ def read_metadata(path: Path) -> dict[str, Any]:
     """The metadata of an exported kernel, from its `.json`, or from the library, archive or object itself."""
     if not is_file(path):
         raise RecordError(f"no such file: {path}")
-    data = path.read_bytes()
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise RecordError(f"cannot read {path}: {error.strerror}") from error
     start = data.find(f'{{"{FIRST_KEY}":'.encode())
     text = data if path.suffix == ".json" else data[start : data.find(b"\0", start)] if start >= 0 else b""
     try:

@@ -54,7 +54,10 @@ def parse(text: str | Target | None = None) -> Target:
         return text
     if not isinstance(text, str):
         raise TargetError(f"a target is text, as in 'llvm -mcpu=haswell', got {shown(text)}")
-    words = shlex.split(text)
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise TargetError(f"a target is words as of a command line, got {shown(text)}: {error}") from error
     if not words:
         raise TargetError("an empty target; write for instance 'llvm' or 'llvm -mcpu=haswell'")
     kind = words[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -259,6 +260,21 @@ def test_what_does_not_fit_into_memory_is_one_line(
     monkeypatch.setattr("tensorlang.cli.tune.make_task", exhausted)
     assert run(["tune", *MATMUL]) == 1
     assert capsys.readouterr().err == "error: this machine has not enough memory: Unable to allocate 298. GiB\n"
+
+
+def test_an_output_that_is_full_is_one_line_and_odd_names_are_printed(
+    tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Path("/dev/full").open("w") as full, monkeypatch.context() as patched:
+        patched.setattr("sys.stdout", full)
+        assert run(["log", "best", str(log)]) == 1
+        with contextlib.suppress(OSError):
+            full.close()
+    assert capsys.readouterr().err == "error: No space left on device\n"
+    with (tmp_path / "out").open("w", encoding="utf-8") as out, monkeypatch.context() as patched:
+        patched.setattr("sys.stdout", out)
+        assert run(["log", "merge", str(log), "-o", f"{tmp_path}/\udcff"]) == 0
+    assert "\\udcff: 6 records from 1 log" in (tmp_path / "out").read_text()
 
 
 @pytest.mark.parametrize("group", [[], ["log"]])

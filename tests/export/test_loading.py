@@ -35,6 +35,9 @@ def found(kernel: Executable, a: Any) -> Any:
     return out
 
 
+UNREADABLE = Path("/proc/self/mem")
+
+
 @pytest.mark.parametrize("threads", ["host", "serial"])
 def test_a_library_is_a_kernel_again(threads: str, tmp_path: Path) -> None:
     a, wanted = given()
@@ -151,7 +154,11 @@ def test_wrong_metadata_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="lack something: 'program'"):
         path.write_text(json.dumps({k: v for k, v in right.items() if k != "program"}))
         prove(path)
-    for other, words in ((tmp_path / "no.so", "no such file"), (Path(__file__), "no kernel that tensorlang")):
+    for other, words in (
+        (tmp_path / "no.so", "no such file"),
+        (Path(__file__), "no kernel that tensorlang"),
+        (UNREADABLE, "cannot read"),
+    ):
         with pytest.raises(RecordError, match=words):
             tensorlang.load(other)
     assert read_metadata(made.files["so"])["name"] == "rows"

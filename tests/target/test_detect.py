@@ -111,6 +111,7 @@ def test_options_that_choose_schedules_of_tvm_change_nothing() -> None:
     [
         ("lvm", r"unknown target kind 'lvm'; known: llvm, interpreter, cuda, opencl; did you mean 'llvm'\?"),
         ("", "an empty target"),
+        ("llvm '-mcpu=x", r"words as of a command line, got .*: No closing quotation"),
         ("llvm -mcpu=haswel", "unknown CPU -mcpu=haswel; did you mean haswell"),
         ("llvm -mcpu", "-mcpu needs a value"),
         ("llvm -march=x", "unknown target option '-march=x'.*-mcpu"),
