@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,27 @@ def test_tokens_that_there_are_not_are_refused(tmp_path: Path, token: float) -> 
     decoder = Decoder.load(written(tmp_path / "model.gguf", KINDS[0]))
     with pytest.raises(DefinitionError, match=f"tokens are whole numbers from 0 to 95, got {token}"):
         decoder.decode([token])  # type: ignore[list-item]
+
+
+def test_what_is_refused_leaves_the_caches_alone(tmp_path: Path) -> None:
+    decoder = Decoder.load(written(tmp_path / "model.gguf", KINDS[0]), batch=2, context=8, piece=3)
+    decoder.prefill([1, 2], 1)
+    calls: list[tuple[Callable[[], Any], str]] = [
+        (lambda: decoder.decode([1]), "2 sequences, got 1 tokens"),
+        (lambda: decoder.prefill([1], 2), "2 sequences, from 0 on, and none is 2"),
+        (lambda: decoder.prefill([1], -1), "none is -1"),
+        (lambda: decoder.prefill([1] * 7, 1), "9 tokens are more than the cache holds: 8"),
+        (lambda: decoder.prefill([1, 2, 3, 99], 0), "from 0 to 95, got 99"),
+        (lambda: decoder.prefill("ab"), "from 0 to 95, got 'a'"),  # type: ignore[arg-type]
+        (lambda: decoder.prefill([]), "at least one token"),
+        (lambda: decoder.generate([[1]], 2), "got 1 prompts, and 2 tokens"),
+        (lambda: decoder.generate([[1], [2]], 0), "got 2 prompts, and 0 tokens"),
+    ]
+    for call, message in calls:
+        with pytest.raises(DefinitionError, match=message):
+            call()
+        assert list(decoder.lengths) == [0, 2]
+    decoder.prefill(np.array([3, 4]))  # type: ignore[arg-type]
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")

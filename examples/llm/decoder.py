@@ -15,7 +15,7 @@ from examples.llm.parameters import Parameters, parameters_of
 from examples.llm.steps import Layer, Step
 from examples.llm.weights import Weights, halves, weights_of
 from tensorlang import gguf, nd, te, topi
-from tensorlang.errors import DefinitionError
+from tensorlang.errors import DefinitionError, shown
 from tensorlang.gguf import GgufTensor
 
 Array = npt.NDArray[Any]
@@ -76,22 +76,32 @@ class Decoder:
 
     def prefill(self, tokens: Sequence[int], sequence: int = 0) -> Array:
         """Read a prompt into one sequence; the logits float32[vocabulary] behind its last token."""
-        if not tokens:
+        if not 0 <= sequence < len(self.lengths):
+            raise DefinitionError(f"there are {len(self.lengths)} sequences, from 0 on, and none is {sequence}")
+        given, one = self._checked(tokens), slice(sequence, sequence + 1)
+        if not len(given):
             raise DefinitionError("a prompt has at least one token")
+        self._require_room(one, len(given))
         made = np.empty(0)
-        one = slice(sequence, sequence + 1)
-        for begin in range(0, len(tokens), self.piece):
-            some = np.asarray(tokens[begin : begin + self.piece])
+        for begin in range(0, len(given), self.piece):
+            some = given[begin : begin + self.piece]
             padded = np.pad(some, (0, self.piece - len(some)))[None]
             made = self._run(padded, one, len(some))[0]
         return made
 
     def decode(self, tokens: Sequence[int]) -> Array:
         """Read the next token of each sequence; the logits float32[batch, vocabulary] behind them."""
-        return self._run(np.asarray(tokens)[:, None], slice(None), 1)
+        given = self._checked(tokens)
+        if len(given) != len(self.lengths):
+            raise DefinitionError(f"there are {len(self.lengths)} sequences, got {len(given)} tokens")
+        self._require_room(slice(None), 1)
+        return self._run(given[:, None], slice(None), 1)
 
     def generate(self, prompts: Sequence[Sequence[int]], count: int) -> list[list[int]]:
         """The likeliest `count` tokens behind each prompt, of as many as there are sequences; from the beginning."""
+        if len(prompts) != len(self.lengths) or count < 1:
+            wanted = f"a prompt for each of {len(self.lengths)} sequences, and one token behind it or more"
+            raise DefinitionError(f"generate wants {wanted}, got {len(prompts)} prompts, and {count} tokens")
         self.lengths[:] = 0
         nexts = [int(self.prefill(prompt, b).argmax()) for b, prompt in enumerate(prompts)]
         made = [[token] for token in nexts]
@@ -101,20 +111,28 @@ class Decoder:
                 sequence.append(token)
         return made
 
+    def _checked(self, tokens: Sequence[int]) -> Array:
+        """Tokens as an array; DefinitionError for those that there are not."""
+        most = self.parameters.vocabulary - 1
+        for token in tokens:
+            if not isinstance(token, int | np.integer) or isinstance(token, bool) or not 0 <= token <= most:
+                raise DefinitionError(f"tokens are whole numbers from 0 to {most}, got {shown(token)}")
+        return np.asarray(tokens, np.int32)
+
+    def _require_room(self, which: slice, count: int) -> None:
+        needed = int(self.lengths[which].max()) + count
+        if needed > self.parameters.context:
+            raise DefinitionError(f"{needed} tokens are more than the cache holds: {self.parameters.context}")
+
     def _run(self, tokens: Array, which: slice, count: int) -> Array:
         """Put tokens [batch, n] behind some sequences, `count` of each row; the logits behind the last of these."""
         p, (batch, n) = self.parameters, tokens.shape
-        if tokens.dtype.kind not in "iu" or tokens.min() < 0 or tokens.max() >= p.vocabulary:
-            wrong = next(t for t in tokens.flat if not (isinstance(t, np.integer) and 0 <= t < p.vocabulary))
-            raise DefinitionError(f"tokens are whole numbers from 0 to {p.vocabulary - 1}, got {wrong}")
         begin = self.lengths[which]
-        if int(begin.max()) + count > p.context:
-            raise DefinitionError(f"{int(begin.max()) + count} tokens are more than the cache holds: {p.context}")
         if (which.start, n) not in self.steps:
             self.steps[which.start, n] = Step(p, self.layers, self.tables, which, batch, n)
         rows, table = np.empty((batch * n, p.width), np.float32), self.embeddings
         embed = kernels.embed(p, batch * n, table.format, table.array.shape)
-        embed(np.ascontiguousarray(tokens, np.int32).reshape(-1), table.array, rows)
+        embed(tokens.reshape(-1), table.array, rows)
         rows = self.steps[which.start, n].run(rows, begin, count)
         self.lengths[which] += count
         last = np.ascontiguousarray(rows.reshape(batch, n, p.width)[:, count - 1])

@@ -118,6 +118,8 @@ CASES = [
     Case(1, 4, 2, 33, 64, 16, window=20),
     Case(1, 4, 2, 40, 64, 16, "int8", page=32, most=64),
     Case(1, 4, 2, 1, 72, 24, "float64", window=1),
+    Case(1, 2, 1, 1, 1, 8),
+    Case(2, 4, 2, 1, 12, 24, "int8", page=1),
 ]
 
 

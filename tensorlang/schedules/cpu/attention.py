@@ -276,5 +276,7 @@ def keys_read(s: Schedule, part: dict[str, str]) -> Buffer:
     """The array of all keys."""
     op = s.program[part.get(KEYS, part[SCORE])]
     assert isinstance(op, ComputeOp)
-    column = op.axes[-2 if KEYS in part else -1].name
+    if KEYS in part:  # a copy of them in blocks; what its indices read comes behind
+        return loads(op)[0].buffer
+    column = op.axes[-1].name
     return next(load.buffer for load in loads(op) if column in variables(load.index[-2]))
