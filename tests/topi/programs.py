@@ -12,6 +12,7 @@ import tensorlang
 from tensorlang import dtypes, te, topi
 from tensorlang.errors import DefinitionError
 from tensorlang.ir.expr import Const
+from tensorlang.target.spec import Target
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.operator import Operator
 
@@ -43,7 +44,7 @@ def shape_of(tensor: Tensor) -> list[int]:
     return [int(extent.value) for extent in tensor.shape if isinstance(extent, Const)]
 
 
-def run_all(outputs: Sequence[Tensor], *inputs: Given, target: str | None = None) -> list[Array]:
+def run_all(outputs: Sequence[Tensor], *inputs: Given, target: str | Target | None = None) -> list[Array]:
     """What the library's schedule of several outputs makes of arrays."""
     kernel = tensorlang.build(
         topi.schedule(outputs, target), [*(tensor for tensor, _ in inputs), *outputs], target=target
@@ -53,7 +54,7 @@ def run_all(outputs: Sequence[Tensor], *inputs: Given, target: str | None = None
     return made
 
 
-def run(output: Tensor, *inputs: Given, target: str | None = None) -> Array:
+def run(output: Tensor, *inputs: Given, target: str | Target | None = None) -> Array:
     """What the library's schedule of one output makes of arrays."""
     return run_all([output], *inputs, target=target)[0]
 

@@ -28,6 +28,10 @@ MOST_USES = 16  # of an operand that is read as it lies; what is used more often
 _FEW = 4
 _SIDES = (1, 2, 3, 4, 6, 8)
 _CHAINS = 8  # independent sums that keep the multiply-add units busy
+STREAMS = 4
+"""Vectors of rows whose dot products are summed side by side."""
+TURNS = 4
+"""Tiles of those for each core, at least."""
 _LONG_ROW, _CONVERTED = 32, 3
 """Vectors of a row from which on what rows share is better loaded once for several; the part of the last cache up to
 which the conversions of narrow floats count, and not the memory.
@@ -161,16 +165,42 @@ def schedule_dots(room: Room, group: Group, dots: Dots) -> None:
 def _sum_in_order(room: Room, group: Group, total: Scheduled, dots: Dots) -> None:
     """Sum one dot product after the other, several vectors of its terms at a time.
 
-    What follows the sums is made for a vector of them.
+    Where a row and what it is multiplied with fill the first cache, some rows share the latter. They lie a vector of
+    rows apart, so that each goes on where it ended. What follows the sums is made for a vector of them.
     """
-    s, main = room.s, group.main
-    out = s[group.output.name]
+    s, main, lanes = room.s, group.main, room.target.lanes(group.main.bits)
+    out, row = s[group.output.name], dots.sides[-1]
     names = dict(zip(main.spatial, (str(a) for a in out.op.axis), strict=True))
-    around = in_vectors(out, [*names.values()], names[dots.sides[-1]], room.target.lanes(main.bits))
+    around = in_vectors(out, [*names.values()], names[row], lanes)
+    side_by_side = _fill_the_first_cache(main, dots, room.target)
+    if side_by_side:
+        place = main.spatial.index(row)
+        around[place], vector = map(str, out.split(around[place], factor=STREAMS, tail="peel"))
+        out.reorder(*around, vector)
+        out.unroll(vector)
     loop = run_in_parallel(s, out.name, around, room.target, int(main.points))
     total.compute_at(out, loop)
     total.set_scope("local")
-    total.pragma(fused(total, [*dots.terms]), "reduce_tree")
+    term = fused(total, [*dots.terms])
+    if side_by_side:
+        stream, inside = map(str, total.split(row, factor=lanes))
+        total.reorder(inside, term, stream)
+        total.unroll(stream)
+    total.pragma(term, "reduce_tree")
+
+
+def _fill_the_first_cache(stage: Stage, dots: Dots, target: Target) -> bool:
+    """Whether a row and what all rows are multiplied with leave no room for each other in the first cache.
+
+    And whether there are tiles of such rows enough for all cores.
+    """
+    row, terms = dots.sides[-1], prod(stage.extents[axis] for axis in dots.terms)
+    along = [read for read in stage.reads if read.axes & {*dots.terms}]
+    moved = [read for read in along if row in read.axes]
+    tiles = stage.extents[row] // (STREAMS * target.lanes(stage.bits))
+    size = terms * sum(read.itemsize for read in along)
+    is_shared = len(moved) == 1 < len(along) and {*stage.reduce} == {*dots.terms}
+    return is_shared and tiles >= TURNS * target.cores and size >= target.caches[0]
 
 
 def in_vectors(out: Scheduled, loops: Sequence[str], axis: str, lanes: int) -> list[str]:

@@ -19,7 +19,7 @@ from tensorlang.schedule import Schedule
 from tensorlang.schedule.stage import Stage
 from tensorlang.schedules.anchor import Anchor, accumulator, axes_of, calls, compute_op
 from tensorlang.schedules.candidates import ROWS, column_blocks, part_sizes, up_to, vector_widths
-from tensorlang.schedules.cpu.dots import in_vectors
+from tensorlang.schedules.cpu.dots import STREAMS, TURNS, in_vectors
 from tensorlang.schedules.cpu.narrow_product import PAIRS, dot_of_pairs
 from tensorlang.schedules.cpu.producers import anchor_of, place_producers
 from tensorlang.schedules.cpu.product_plan import LEAST_DEPTH, Plan, Reading, is_far, plan_of
@@ -38,10 +38,6 @@ _STEPS_AHEAD = 64
 """Steps that panels which come from far are fetched ahead."""
 _TILES_AHEAD = 2
 """Tiles of columns that a B which is read in place is fetched ahead."""
-_STREAMS = 4
-"""Vectors of rows whose dot products are summed side by side."""
-_TURNS = 4
-"""Tiles of those for each core, at least."""
 _WRITTEN_OUT = 8
 """Steps that are written out side by side; more of them are a loop."""
 
@@ -174,7 +170,7 @@ def _schedule_rows(s: Schedule, anchor: Anchor, product: Product, plan: Plan) ->
     loops = in_vectors(out, [*batch, few, many], many, lanes)
     side_by_side = _fill_the_first_cache(product, anchor.target)
     if side_by_side:
-        loops[-1], vector = map(str, out.split(loops[-1], factor=_STREAMS, tail="peel"))
+        loops[-1], vector = map(str, out.split(loops[-1], factor=STREAMS, tail="peel"))
         out.unroll(vector)
     is_known = extent_of(s.state.axis(anchor.output, loops[-1]).extent) is not None
     loop = out.fuse(*loops) if is_known else loops[-1]
@@ -192,12 +188,12 @@ def _schedule_rows(s: Schedule, anchor: Anchor, product: Product, plan: Plan) ->
 def _fill_the_first_cache(product: Product, target: Target) -> bool:
     """Whether a row of the longer side and the only one of the other leave no room for each other in the first cache.
 
-    And whether there are whole tiles of such rows, enough for all cores.
+    And whether there are tiles of such rows enough for all cores.
     """
     few, many = min(product.m or MANY, product.n or MANY), max(product.m or 0, product.n or 0)
-    tiles, rest = divmod(many, _STREAMS * target.lanes(product.bits))
+    tiles = many // (STREAMS * target.lanes(product.bits))
     row = (product.depth or MANY) * sum(dtypes.info(read.buffer.dtype).bytes for read in (product.a, product.b))
-    return few == 1 and not rest and tiles >= _TURNS * target.cores and row >= target.caches[0]
+    return few == 1 and tiles >= TURNS * target.cores and row >= target.caches[0]
 
 
 def _in_parts(s: Schedule, main: str, k: str, depth: int) -> str:

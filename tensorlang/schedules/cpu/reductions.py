@@ -21,8 +21,8 @@ from tensorlang.target.spec import Target
 from tensorlang.te.axis import Axis, extent_of
 from tensorlang.te.operation import ComputeOp
 
-_JAM = 4
-"""Rows that are added to an accumulator at a time when columns are reduced."""
+_JAM, _FAR_JAM = 4, 8
+"""Rows that are added to an accumulator at a time when columns are reduced: near ones, and those from memory."""
 _SUMS = 8
 """Vectors of sums over panels, which stay in registers."""
 _JAMS = (1, 2, 4, 8)
@@ -84,7 +84,8 @@ def _columns(room: Room, anchor: Anchor, main: ComputeOp, prefix: str) -> None:
     outer = [axis.name for axis in made.axis if axis is not last]
     summed = s.program[tile]
     assert isinstance(summed, ComputeOp)
-    usual = _column_tile(last, lanes, anchor)
+    is_far = _bytes_read(summed) > anchor.target.caches[-1]
+    usual = _column_tile(last, lanes, anchor, is_far)
     if panel := _panel(summed, summed.axes[-1].name):
         usual = min(usual, max(1, _SUMS * lanes // panel) * panel)
     width = room.choose(f"{prefix}width", column_blocks(extent_of(last.extent) or MANY, lanes), usual)
@@ -97,7 +98,8 @@ def _columns(room: Room, anchor: Anchor, main: ComputeOp, prefix: str) -> None:
     spatial = [axis.name for axis in s.program[tile].axis]
     across = spatial.pop(along)
     *far, near = [axis.name for axis in s.program[tile].reduce_axis]
-    rows, jam = s[tile].split(near, factor=room.choose(f"{prefix}jam", _JAMS, _JAM), tail="peel")
+    jams = room.choose(f"{prefix}jam", _JAMS, _FAR_JAM if is_far else _JAM)
+    rows, jam = s[tile].split(near, factor=jams, tail="peel")
     s[tile].reorder(*spatial, *far, rows, across, jam)
     s[tile].unroll(jam)
     s[tile].vectorize(across)
@@ -121,6 +123,15 @@ def _pieces(s: Schedule, anchor: Anchor) -> int:
     return min(2 * anchor.target.cores, length)
 
 
+def _bytes_read(op: ComputeOp) -> int:
+    """Bytes of the largest part of an array that a reduction reads; 0 where that is not known."""
+    extents = {axis.name: extent_of(axis.extent) or 0 for axis in (*op.axes, *op.reduce_axes)}
+    loads = [node for body in op.body for node in walk(body) if isinstance(node, Load)]
+    moved = ((load, frozenset[str]().union(*map(variables, load.index))) for load in loads)
+    parts = [product(extents.get(n, 1) for n in axes) * dtypes.info(load.dtype).bytes for load, axes in moved]
+    return max(parts, default=0)
+
+
 def _panel(op: ComputeOp, column: str) -> int:
     """How wide the panels are in which columns were laid out ahead, whose rows lie apart; 0 where there are none."""
     loads = [node for body in op.body for node in walk(body) if isinstance(node, Load)]
@@ -131,13 +142,17 @@ def _panel(op: ComputeOp, column: str) -> int:
     return 0
 
 
-def _column_tile(column: Axis, lanes: int, anchor: Anchor) -> int:
-    """Columns that are reduced together: their sums stay in the L1 cache, and every thread has some."""
+def _column_tile(column: Axis, lanes: int, anchor: Anchor, is_far: bool) -> int:
+    """Columns that are reduced together: their sums stay in the L1 cache, and every thread has some.
+
+    Of rows that come from memory each thread reads all of its part in order, and the sums stay in the second cache.
+    """
     extent = extent_of(column.extent)
-    most = anchor.target.caches[0] // 8 // (64 // lanes)
+    most = (anchor.target.second_cache if is_far else anchor.target.caches[0]) // 8 // (64 // lanes)
     if extent is None:
         return most
-    share = -(-extent // (2 * anchor.target.cores)) if anchor.target.cores > 1 else extent
+    turns = 1 if is_far else 2
+    share = -(-extent // (turns * anchor.target.cores)) if anchor.target.cores > 1 else extent
     return min(most, max(_JAM * lanes, -(-share // lanes) * lanes), extent)
 
 
