@@ -11,7 +11,7 @@ from tensorlang.errors import DefinitionError
 from tensorlang.ir.construct import block
 from tensorlang.ir.expr import Binary, Buffer, Cast, Const, Expr, Load, Select, Var, as_expr, same, walk
 from tensorlang.ir.foreign import elements
-from tensorlang.ir.stmt import Allocate, Stmt
+from tensorlang.ir.stmt import INDEX, Allocate, For, Stmt, Store
 from tensorlang.ir.traverse import Asking, bounded, unwound
 from tensorlang.location import Location, caller
 from tensorlang.te.axis import Axis
@@ -195,6 +195,17 @@ def _operation(body: _Body, outputs: tuple[Buffer, ...], tag: str, attrs: Mappin
     nest = nests.around(body.axes, over, inside)
     updates = (None,) * len(outputs)
     return HybridOp(body.name, outputs, nest, updates, tag, body.where, attrs, axes=body.axes)
+
+
+def only_store(op: HybridOp) -> Store | None:
+    """The statement of an operation that is loops over its axes, from 0 on, around nothing else, at just these."""
+    stmt, axes = op.body, list(op.axes)
+    while isinstance(stmt, For) and axes and stmt.var.name == axes[0].name and same(stmt.lower, Const(0, INDEX)):
+        stmt, axes = stmt.body, axes[1:]
+    if axes or not isinstance(stmt, Store):
+        return None
+    at = [index.name if isinstance(index, Var) else "" for index in stmt.index]
+    return stmt if at == [axis.name for axis in op.axes] else None
 
 
 class _Lifted:

@@ -14,6 +14,7 @@ from tensorlang.ir.stmt import INDEX, For, If, LoopKind, Stmt, Store
 from tensorlang.te.axis import Axis
 from tensorlang.te.operation import HybridOp, Read, Tensor
 from tensorlang.te.program import unique
+from tensorlang.te.recurrence import only_store
 
 REDUCTIONS: Mapping[str, Callable[..., Any]] = {
     "add": te.sum,
@@ -49,10 +50,10 @@ class Running:
 
 def running_of(op: HybridOp, axis: str) -> Running | None:
     """What an operation, as users declare it, reduces along an axis; None where it does something else."""
-    names, store = [a.name for a in op.axes], _only_store(op)
+    names, store = [a.name for a in op.axes], only_store(op)
     if store is None or axis not in names or len(op.outputs) > 1 or op.updates[0] is not None:
         return None
-    if [v.name if isinstance(v, Var) else "" for v in store.index] != names or not isinstance(store.value, Select):
+    if not isinstance(store.value, Select):
         return None
     at, place = names.index(axis), store.index[names.index(axis)]
     rest, first = store.value.then, store.value.orelse
@@ -66,14 +67,6 @@ def running_of(op: HybridOp, axis: str) -> Running | None:
     terms = [x for x in (rest.a, rest.b) if not _is_element(x, store, before)]
     own = any(isinstance(x, Load) and x.buffer.name == op.name for e in (*terms, first) for x in walk(e))
     return None if own or len(terms) != 1 else Running(op, at, rest.op, terms[0], first)
-
-
-def _only_store(op: HybridOp) -> Store | None:
-    """The statement of an operation that is loops over its axes, from 0 on, around nothing else."""
-    stmt, axes = op.body, list(op.axes)
-    while isinstance(stmt, For) and axes and stmt.var.name == axes[0].name and same(stmt.lower, _ZERO):
-        stmt, axes = stmt.body, axes[1:]
-    return stmt if isinstance(stmt, Store) and not axes else None
 
 
 def _is_element(expr: Expr, store: Store, index: tuple[Expr, ...]) -> bool:
@@ -119,7 +112,7 @@ def in_pieces(running: Running, size: int, name: str) -> Tensor:
 
 def _elements(running: Running, totals: Tensor, axes: tuple[Axis, ...], size: int, ends: bool) -> Stmt:
     """The loops over pieces, in each of which elements run from what all pieces before it make together."""
-    store, d = _only_store(running.op), running.dimension
+    store, d = only_store(running.op), running.dimension
     assert store is not None
     o, k = (Var(a.name, INDEX) for a in axes[d : d + 2])
     place = binary("add", binary("mul", o, size), k)

@@ -25,6 +25,7 @@ from tensorlang.ir.expr import (
 )
 from tensorlang.location import caller
 from tensorlang.te.autodiff.invert import Equation, Inverse, invert
+from tensorlang.te.autodiff.recurrent import Recurrent, adjoint_from_the_end, recurrent_of
 from tensorlang.te.autodiff.reduction import derivative, stages
 from tensorlang.te.autodiff.space import Space
 from tensorlang.te.autodiff.terms import Term, conjuncts, terms, value_reads
@@ -47,7 +48,8 @@ def gradient(output: Tensor, inputs: Tensor | Sequence[Tensor], head: Tensor | N
 
     Where a function has a kink, the first operand of min and max takes ties, abs has 0, and the terms of a maximum or
     minimum that are equal share alike. Raises DefinitionError for what has no derivative here: integer tensors, custom
-    reducers, and operations that are not computes.
+    reducers, and operations that are neither computes nor recurrences which read themselves a constant distance back
+    along one axis.
 
         >>> from tensorlang import te
         >>> x = te.placeholder((3,), name="x")
@@ -172,6 +174,9 @@ class _Sweep:
         """Give the tensors that an operation reads their parts of its adjoint."""
         if not any(source in self.path for source in _sources(op)):
             return
+        if isinstance(op, HybridOp) and (recurrent := recurrent_of(op)) is not None:
+            self.pass_from_the_end(recurrent)
+            return
         if not isinstance(op, ComputeOp):
             raise DefinitionError(
                 f"te.gradient knows no derivative of {op.name}, made by {_KIND[type(op)]}; take the "
@@ -188,6 +193,20 @@ class _Sweep:
         self.spread(last, seeds)
         for stage in reversed(before):
             self.spread(stage, [self.seed(stage.output())])
+
+    def pass_from_the_end(self, recurrent: Recurrent) -> None:
+        """The same for a recurrence, whose later elements pass a part on to earlier ones."""
+        op, result = recurrent.op, recurrent.result
+        seed = self.seed(result)
+        if seed is None:
+            return
+        if isinstance(seed, Const):
+            seed = _where([binary("eq", p.var, a.var) for p, a in zip(self.prefix, op.axes, strict=True)], seed)
+        turned = adjoint_from_the_end(recurrent, self.prefix, seed, f"{op.name}_grad_turned")
+        last = recurrent.axis.extent - 1
+        index = (last - a.var if a is recurrent.axis else a.var for a in (*self.prefix, *op.axes))
+        self.path.discard(result)
+        self.spread(op, [Read(turned, tuple(index))])
 
     def seed(self, tensor: Tensor) -> Expr | None:
         """The adjoint of a computed tensor's element at its axes: None if it is zero, a literal 1 if there is no head.
