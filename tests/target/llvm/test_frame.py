@@ -28,6 +28,11 @@ def test_register_tiles_have_the_stack_before_larger_arrays() -> None:
     assert {b.name for b in frame.stack} == {"tile", "one"}
 
 
+def test_the_innermost_of_arrays_of_one_size_have_the_stack() -> None:
+    frame = plan_frame(nested(*(local(name, STACK_LIMIT // 2) for name in ("result", "part", "tile"))), False)
+    assert {b.name for b in frame.stack} == {"part", "tile"}
+
+
 def test_arrays_that_are_allocated_at_several_places_share_no_memory() -> None:
     """Tiles of the last column by elements beside others by vectors: in one array all passed on their values."""
     x, w = te.placeholder((20, 24)), te.placeholder((24, 33))

@@ -71,9 +71,10 @@ class Piece:
 def plan_frame(body: Stmt, in_parallel: bool) -> Frame:
     """Share out the buffers of a body; those of parallel loops in it belong to functions of their own."""
     buffers = list(dict.fromkeys(_allocated(body, in_parallel)))
-    sizes = [(_bytes(b, {}), b) for b in buffers if b.scope == "local" and _is_constant(b)]
+    sizes = [(_bytes(b, {}), b) for b in reversed(buffers) if b.scope == "local" and _is_constant(b)]
     on_stack, left = list[Buffer](), STACK_LIMIT
-    for size, buffer in sorted(sizes, key=itemgetter(0)):  # register tiles are the smallest, and need the stack most
+    # Register tiles need the stack most: they are the smallest, and of as large ones the innermost.
+    for size, buffer in sorted(sizes, key=itemgetter(0)):
         if size <= left:
             on_stack.append(buffer)
             left -= size
