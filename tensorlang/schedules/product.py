@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tensorlang import dtypes
 from tensorlang.dataclass import dataclass
@@ -18,7 +19,7 @@ class Product:
 
     `a` is the read that moves with i, `b` the one that moves with j: in rows of B, in columns (`b_transposed`), or in
     panels of `packed_width` columns that were laid out ahead. `bits`: the width of an element of a sum, or of a factor
-    if that is wider.
+    if that is wider. `turned`: i is the last axis of `out`, and j the one before.
     """
 
     batch: tuple[str, ...]
@@ -32,6 +33,7 @@ class Product:
     a: Load
     b: Load
     bits: int
+    turned: bool = False
 
     @property
     def itemsize(self) -> int:
@@ -66,6 +68,15 @@ def product_of(op: ComputeOp) -> Product:
     extents = (batches, extent_of(i.extent), extent_of(j.extent), extent_of(k.extent))
     bits = max(dtypes.info(dtype).bits for dtype in (op.dtype, a.buffer.dtype, b.buffer.dtype))
     return Product(tuple(axis.name for axis in batch), i.name, j.name, k.name, *extents, a, b, bits)
+
+
+def of_one_row(product: Product) -> Product:
+    """A product with a single column, by a matrix whose columns lie along memory, as one with a single row."""
+    places = sum(product.i in variables(index) for index in product.a.index)
+    if product.n != 1 or not product.a_transposed or places != 1:
+        return product
+    i, j, m, n, a, b = product.j, product.i, product.n, product.m, product.b, product.a
+    return replace(product, i=i, j=j, m=m, n=n, a=a, b=b, turned=True)
 
 
 def is_product(op: ComputeOp) -> bool:

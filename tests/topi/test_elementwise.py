@@ -118,6 +118,19 @@ def test_dimensions_side_by_side_are_one_row() -> None:
     assert contiguous((2, 3, 4, 5), (5,)) == 1
 
 
+@pytest.mark.parametrize(("shape", "together"), [((4, 5, 100), 1), ((4, 50, 3), 2), ((4, 5, 10), 3), ((4, 5, 5, 20), 2)])
+def test_rows_that_a_choice_tells_apart_are_one_row_only_where_they_are_short(
+    shape: tuple[int, ...], together: int
+) -> None:
+    a, x = given("a", *shape)
+    made = te.compute(shape, lambda *axes: te.if_then_else(axes[1] > 1, a[axes], 1.0), name="made")
+    program, _ = canonical([made])
+    op = program.ops[-1]
+    assert isinstance(op, ComputeOp) and contiguous_axes(op) == together
+    wanted = np.where(np.arange(shape[1]).reshape(-1, *[1] * (len(shape) - 2)) > 1, x, np.float32(1))
+    np.testing.assert_array_equal(run(made, (a, x)), wanted)
+
+
 def test_rows_of_fused_axes_are_read_as_vectors() -> None:
     x = te.placeholder((64, 48, 3), name="x")
     out = topi.relu(x)

@@ -374,6 +374,16 @@ def test_rows_that_fill_the_first_cache_are_summed_side_by_side(
     np.testing.assert_array_equal(found, (w @ x.T) if turned else (x @ w.T))
 
 
+@pytest.mark.parametrize(("m", "k", "batch"), [(143, 517, 1), (1024, 640, 1), (37, 70, 3), (5, 9, 1)])
+def test_columns_along_memory_by_one_vector_are_read_as_rows_of_columns(m: int, k: int, batch: int) -> None:
+    (a, x), (b, y) = factor("a", batch, k, m), factor("b", batch, k, 1)
+    made = topi.relu(topi.batch_matmul(a, b, transpose_a=True, transpose_b=False))
+    text = str(tensorlang.lower(topi.schedule(made), [a, b, made]))
+    assert ".global" not in text and "vectorized" in text
+    found = run(made, (a, x), (b, y))
+    np.testing.assert_array_equal(found, np.maximum(x.swapaxes(1, 2) @ y, 0))
+
+
 @pytest.mark.parametrize("turned", [False, True], ids=["rows", "columns"])
 @pytest.mark.parametrize(("dtype", "m", "k"), [("float32", 5, 96), ("float32", 15, 256), ("bfloat16", 7, 160)])
 def test_few_rows_by_a_matrix_from_memory_are_multiplied_where_it_lies(

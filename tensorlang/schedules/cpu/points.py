@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from math import prod
 
 from tensorlang import dtypes
-from tensorlang.ir.expr import Buffer, Load, variables, walk
+from tensorlang.ir.expr import Buffer, Expr, Load, Var, variables, walk
 from tensorlang.ir.flat import flat_offset, row_major
 from tensorlang.ir.simplify import simplify
 from tensorlang.schedule import Schedule
@@ -19,6 +19,8 @@ from tensorlang.te.operation import ComputeOp, buffers
 
 GRAIN = 32768
 """Elements of work below which threads cost more than they bring."""
+_LONG_ROW = 64
+"""Elements of a row whose vectors are worth more than to go on in the next row."""
 _SHARES = 4
 """Pieces of work per thread, so that a thread that is held up does not hold up all."""
 
@@ -54,9 +56,16 @@ def run_along(room: Room, name: str, outer: Sequence[str], *inner: str) -> None:
 
 
 def contiguous_axes(op: ComputeOp) -> int:
-    """How many of the last axes every access runs along as along one row of memory (or does not depend on)."""
+    """How many of the last axes every access runs along as along one row of memory (or does not depend on).
+
+    Whatever else knows an axis (a choice at the border) takes it from the place in the row, by a division for each
+    element: then rows stay apart, unless they are short.
+    """
+    known = _known_apart(op)
     for count in range(len(op.axes), 1, -1):
-        if all(is_one_row(load, op, count) for load in _loads(op)):
+        length = prod(extent_of(axis.extent) or GRAIN for axis in op.axes[1 - count :])
+        apart = length >= _LONG_ROW and not known.isdisjoint(axis.name for axis in op.axes[-count:])
+        if not apart and all(is_one_row(load, op, count) for load in _loads(op)):
             return count
     return 1
 
@@ -105,6 +114,20 @@ def _chunk(length: int, rows: int, bits: int, target: Target) -> int | None:
     line = 512 // bits
     wanted = max(GRAIN // 4, -(-length * rows // shares))
     return -(-wanted // line) * line if wanted < length else None
+
+
+def _known_apart(op: ComputeOp) -> set[str]:
+    """The variables of a stage's body but for those of what it reads."""
+    found, seen, left = set[str](), set[int](), list[Expr](op.body)
+    while left:
+        node = left.pop()
+        if id(node) in seen or isinstance(node, Load):
+            continue
+        seen.add(id(node))
+        if isinstance(node, Var):
+            found.add(node.name)
+        left.extend(node.children())
+    return found
 
 
 def _loads(op: ComputeOp) -> Iterator[Load]:

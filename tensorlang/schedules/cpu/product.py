@@ -7,8 +7,10 @@ parts.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
@@ -24,13 +26,14 @@ from tensorlang.schedules.cpu.narrow_product import PAIRS, dot_of_pairs
 from tensorlang.schedules.cpu.producers import anchor_of, place_producers
 from tensorlang.schedules.cpu.product_plan import LEAST_DEPTH, Plan, Reading, is_far, plan_of
 from tensorlang.schedules.cpu.register_tile import MANY
-from tensorlang.schedules.product import Product, is_product, product_of
+from tensorlang.schedules.product import Product, is_product, of_one_row, product_of
 from tensorlang.schedules.recognise import Group
 from tensorlang.schedules.room import Form, Room, as_index
 from tensorlang.target.spec import Target
 from tensorlang.te.axis import Axis, extent_of
 from tensorlang.te.operation import Tensor
 
+_Name = TypeVar("_Name", str, Axis)
 _AHEAD = 16
 """Rows of a matrix that are fetched ahead while they are packed."""
 
@@ -58,7 +61,7 @@ def product_forms(target: Target, group: Group) -> list[Form]:
     """The form of a product of matrices, over any sum; none for other stages."""
     if not is_product(group.main.op):
         return []
-    plan = plan_of(product_of(group.main.op), target)
+    plan = plan_of(of_one_row(product_of(group.main.op)), target)
     why = f"a product of matrices, the second read {plan.reading.value}"
     return [Form("product", partial(_schedule, group=group), why=why)]
 
@@ -66,7 +69,7 @@ def product_forms(target: Target, group: Group) -> list[Form]:
 def _schedule(room: Room, group: Group) -> None:
     """Schedule a product and what follows it; parts of the output run in parallel."""
     s, anchor = room.s, anchor_of(room, group)
-    product = product_of(compute_op(s, anchor.main))
+    product = of_one_row(product_of(compute_op(s, anchor.main)))
     plan = _decide(room, product, plan_of(product, room.target))
     (_schedule_dots if plan.reading is Reading.DOTS else _schedule_tiles)(s, anchor, product, plan)
     place_producers(room, group, inline=False)
@@ -97,9 +100,9 @@ def _decide(room: Room, product: Product, plan: Plan) -> Plan:
 def _schedule_tiles(s: Schedule, anchor: Anchor, product: Product, plan: Plan) -> None:
     """Sum register tiles, inside blocks of columns."""
     local = accumulator(s, anchor) if plan.depth is None else _in_parts(s, anchor.main, product.k, plan.depth)
-    block, loops = _tile_loops(s, anchor, plan)
+    block, loops = _tile_loops(s, anchor, product, plan)
     host = s[anchor.output if plan.depth is None else anchor.main]
-    k = _micro_kernel(s[local], host, loops.tile, plan.steps)
+    k = _micro_kernel(s[local], host, product, loops.tile, plan.steps)
     if plan.reading is Reading.FETCHED:
         tiles = 1 if product.packed_width else _TILES_AHEAD
         s[local].prefetch(product.b.buffer.name, k, tiles, along=loops.columns, shared=loops.rows)
@@ -204,10 +207,10 @@ def _in_parts(s: Schedule, main: str, k: str, depth: int) -> str:
     return local
 
 
-def _tile_loops(s: Schedule, anchor: Anchor, plan: Plan) -> tuple[Axis, Loops]:
+def _tile_loops(s: Schedule, anchor: Anchor, product: Product, plan: Plan) -> tuple[Axis, Loops]:
     """Cut the output into blocks of columns, and those into register tiles; returns the block and the loops in it."""
     out = host = s[anchor.output]
-    *batch, i, j = axes_of(s, anchor.output)
+    *batch, i, j = _in_roles(product, axes_of(s, anchor.output))
     inner: Axis | str
     block, inner = out.split(j, factor=plan.block, tail="peel" if _ends_apart(s, anchor, plan, j) else "guard")
     out.reorder(*batch, block, i, inner)
@@ -217,7 +220,7 @@ def _tile_loops(s: Schedule, anchor: Anchor, plan: Plan) -> tuple[Axis, Loops]:
         out.vectorize(inner)
         host = s[anchor.main]
         host.compute_at(out, block)
-        *batch, i, inner = axes_of(s, anchor.main)
+        *batch, i, inner = _in_roles(product, axes_of(s, anchor.main))
     rows, i_inner = host.split(i, factor=plan.tile.rows, tail="peel")
     tile, j_inner = host.split(inner, factor=plan.tile.width, tail="peel")
     parts = [] if plan.depth is None else list(host.op.reduce_axis)
@@ -238,10 +241,16 @@ def _ends_apart(s: Schedule, anchor: Anchor, plan: Plan, j: str) -> bool:
     return plan.shared != "columns" or columns % plan.block < plan.tile.width // plan.tile.vectors
 
 
-def _micro_kernel(local: Stage, host: Stage, tile: Axis, count: int) -> Axis:
+def _in_roles(product: Product, axes: Sequence[_Name]) -> list[_Name]:
+    """The axes of a stage, those of rows and of columns last."""
+    *batch, i, j = axes
+    return [*batch, j, i] if product.turned else [*batch, i, j]
+
+
+def _micro_kernel(local: Stage, host: Stage, product: Product, tile: Axis, count: int) -> Axis:
     """Sum a tile in registers: one step of k multiplies a column of A with a row of B. Returns the loop over steps."""
     local.compute_at(host, tile)
-    *outer, i, j = local.op.axis
+    *outer, i, j = _in_roles(product, local.op.axis)
     steps: list[Axis] = [*local.op.reduce_axis]
     if count > 1:
         steps = list(local.split(steps[0], factor=count, tail="peel"))
