@@ -135,3 +135,18 @@ def test_refusals() -> None:
         topi.sum(x, axis=2)
     with pytest.raises(DefinitionError, match="mean wants floats"):
         topi.mean(x)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes"),
+    [((9, 8, 11, 3), (0, 3)), ((5, 6, 7, 3), (0, 1, 3)), ((4, 3, 20, 12), (0, 3)), ((6, 5, 8), (0, 2))],
+)
+def test_short_rows_that_lie_apart_are_no_vectors_of_terms(shape: tuple[int, ...], axes: tuple[int, ...]) -> None:
+    a = te.placeholder(shape, name="a")
+    made = topi.sum(a, axis=axes)
+    text = str(tensorlang.lower(topi.schedule(made, "llvm"), [a, made]))
+    assert "//" not in text.replace("// 8", "") and "vectorized" in text
+    x = np.random.default_rng(0).integers(-8, 9, shape).astype(np.float32)
+    out = np.empty([int(str(extent)) for extent in made.shape], np.float32)
+    tensorlang.build(topi.schedule(made), [a, made])(x, out)
+    np.testing.assert_array_equal(out, x.sum(axes))

@@ -59,7 +59,7 @@ def _schedule(room: Room, anchor: Anchor, prefix: str) -> None:
             s[anchor.main].set_scope("local")
         return
     length = product(extent_of(axis.extent) or MANY for axis in main.reduce_axes)
-    if runs_along_rows(main) and length > _SHORT:
+    if runs_along_rows(main) and length > _SHORT and not _are_scattered(main, length, anchor.target):
         _rows(room, anchor, main, length, prefix)
     else:
         _columns(room, anchor, main, prefix)
@@ -163,6 +163,32 @@ def runs_along_rows(op: ComputeOp) -> bool:
     loads = [node for body in op.body for node in walk(body) if isinstance(node, Load) and node.index]
     moved = [product(extents.get(name, 1) for name in set().union(*map(variables, load.index))) for load in loads]
     return any(variables(load.index[-1]) & inside for load, n in zip(loads, moved, strict=True) if n == max(moved))
+
+
+def _are_scattered(op: ComputeOp, length: int, target: Target) -> bool:
+    """Whether vectors of the terms of a result would be put together from several places."""
+    together, lanes = _terms_side_by_side(op), target.lanes(widest(op))
+    return together < min(length, lanes) and (together <= _SHORT or lanes % together != 0)
+
+
+def _terms_side_by_side(op: ComputeOp) -> int:
+    """How many terms of a result lie side by side where it reads most; many where a read is of no single axes."""
+    extents = {axis.name: extent_of(axis.extent) or MANY for axis in op.reduce_axes}
+    loads = [node for body in op.body for node in walk(body) if isinstance(node, Load) and node.index]
+    found = []
+    for load in loads:
+        length = 1
+        for index, size in zip(reversed(load.index), reversed(load.buffer.shape), strict=True):
+            if not isinstance(index, Var):
+                length = MANY if variables(index) & extents.keys() else length
+                break
+            if index.name not in extents:
+                break
+            length *= extents[index.name]
+            if extents[index.name] != extent_of(size):
+                break
+        found.append(length)
+    return max(found, default=1)
 
 
 def widest(op: ComputeOp) -> int:
