@@ -13,7 +13,7 @@ from tensorlang.schedule import Schedule
 from tensorlang.schedules.cpu.narrow_product import prepare_product
 from tensorlang.schedules.gpu.attention_tensor_cores import prepare_attention
 from tensorlang.schedules.gpu.convolution_tensor_cores import prepare_convolution
-from tensorlang.schedules.gpu.running import prepare_running
+from tensorlang.schedules.running import prepare_running
 from tensorlang.target.spec import Target
 from tensorlang.te import tags
 from tensorlang.te.operation import ComputeOp, HybridOp
@@ -28,14 +28,14 @@ PREPARED: Mapping[str, Preparation] = {**WINDOWS, tags.ATTENTION: prepare_attent
 
 
 def prepare(s: Schedule, target: Target, rewrites: Mapping[str, Preparation] = PREPARED) -> None:
-    """Rewrite stages for a target before anything is scheduled: products of narrow numbers, and what has a tag.
+    """Rewrite stages for a target before anything is scheduled.
 
-    On a GPU running reductions of few long rows, too.
+    Products of narrow numbers, what has a tag, and running reductions of few long rows.
     """
     for op in s.program.ops:
         if isinstance(op, ComputeOp) and op.tag in rewrites:
             rewrites[op.tag](s, op.name, target)
         elif isinstance(op, ComputeOp) and op.reduce_axes and len(op.body) == 1:
             prepare_product(s, op.name, target)
-        elif isinstance(op, HybridOp) and target.can.device:
-            prepare_running(s, op.name)
+        elif isinstance(op, HybridOp):
+            prepare_running(s, op.name, target)

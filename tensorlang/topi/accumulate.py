@@ -20,8 +20,8 @@ def cumsum(
 ) -> Tensor:
     """Return the sums of the elements up to each along an axis (None: of the flattened tensor), in `dtype`.
 
-    `exclusive`: without the element itself, from 0 on. The sums are added up in order, half precision in float32; on
-    GPUs those of long rows in pieces, unless the schedule is strict.
+    `exclusive`: without the element itself, from 0 on. The sums are added up in order, half precision in float32; those
+    of few long rows in pieces, unless the schedule is strict.
 
         >>> from tensorlang import te, topi
         >>> topi.cumsum(te.placeholder((4, 5)), axis=1).shape
@@ -75,6 +75,8 @@ def _accumulated(
     start: ExprLike,
     name: str,
 ) -> Tensor:
+    if axis is None and data.ndim == 1:
+        axis = 0
     if axis is None:
         return _accumulated(reshape(data, (-1,), name=f"{name}_flat"), 0, dtype, exclusive, combine, start, name)
     where, names = normalized(name, data, axis), [f"i{d}" for d in range(data.ndim)]

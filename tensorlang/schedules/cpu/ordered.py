@@ -30,7 +30,7 @@ _SHARED = 1 << 17
 """Iterations that are worth to be shared between threads, which have to wait for each other."""
 _COLUMNS = 32
 """Elements of a row that a thread has at least: several lines."""
-_BESIDE = 4
+BESIDE = 4
 """Rows side by side: operations that wait take four cycles or so.
 
 Of two arrays whose rows lie pages apart, a first cache of eight ways holds no more: eight took eight times as long.
@@ -215,10 +215,10 @@ def _run_beside(room: Room, op: HybridOp) -> None:
     if (
         len(axes) < 2
         or axes[-1] in {*stage.annotations, *stage.pragmas}
-        or (constant(ranges[axes[-2]].extent) or _BESIDE) < _BESIDE
+        or (constant(ranges[axes[-2]].extent) or BESIDE) < BESIDE
     ):
         return
-    rows = room.choose("beside", (1, 2, _BESIDE, 8), _BESIDE)
+    rows = room.choose("beside", (1, 2, BESIDE, 8), BESIDE)
 
     def apply() -> None:
         loops = room.s[op.name]
