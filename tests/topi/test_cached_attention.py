@@ -113,6 +113,7 @@ CASES = [
     Case(2, 8, 2, 1, 320, 64, "int8", page=32, window=50, most=320),
     Case(1, 3, 1, 2, 530, 128, "int8", most=530),
     Case(1, 2, 1, 3, 96, 16, "float16", page=16),
+    Case(1, 6, 2, 1, 72, 64, page=8),
     Case(2, 8, 2, 1, 160, 64, "bfloat16", "bfloat16"),
     Case(1, 4, 2, 33, 64, 16, "bfloat16", "bfloat16", page=32),
     Case(1, 4, 2, 33, 64, 16, window=20),

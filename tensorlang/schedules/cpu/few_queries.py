@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from math import prod
+from math import gcd, prod
 
 from tensorlang import dtypes
 from tensorlang.ir.expr import Buffer, Load, variables, walk
@@ -169,7 +169,7 @@ def _score(room: Room, part: Mapping[str, str], keys: Buffer, lanes: int) -> Non
     *_, j, i = score.op.axis
     (lane,) = score.op.reduce_axis
     queries = extent_of(i.extent) or MANY
-    tile_rows = 1 << max(1, lanes // queries).bit_length() - 1
+    tile_rows = lanes // gcd(lanes, queries)  # so that a tree has as many rows as lanes
     far, near = score.split(j, factor=tile_rows)
     near = score.fuse(near, i)
     score.reorder(far, near, lane)
