@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import combinations
 from typing import Any
 
@@ -150,3 +151,20 @@ def test_short_rows_that_lie_apart_are_no_vectors_of_terms(shape: tuple[int, ...
     out = np.empty([int(str(extent)) for extent in made.shape], np.float32)
     tensorlang.build(topi.schedule(made), [a, made])(x, out)
     np.testing.assert_array_equal(out, x.sum(axes))
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((7, 4, 96, 3), 0), ((5, 31, 3), 0), ((3, 6, 5, 5, 4), 1), ((4, 3, 40, 8), 0)]
+)
+def test_columns_of_short_rows_are_summed_together(shape: tuple[int, ...], axis: int, cores: int) -> None:
+    target = f"llvm -num-cores={cores}"
+    a = te.placeholder(shape, name="a")
+    made = topi.relu(topi.max(a, axis=axis))
+    text = str(tensorlang.lower(topi.schedule(made, target), [a, made]))
+    widths = [int(found) for found in re.findall(r"vectorized .* in range\((\d+)\)", text)]
+    assert min(widths) >= 16
+    x = np.random.default_rng(0).standard_normal(shape, np.float32)
+    out = np.empty([int(str(extent)) for extent in made.shape], np.float32)
+    tensorlang.build(topi.schedule(made, target), [a, made], target)(x, out)
+    np.testing.assert_array_equal(out, np.maximum(x.max(axis), 0))

@@ -11,7 +11,7 @@ from tensorlang.schedule import Schedule
 from tensorlang.schedules.accesses import operations_of_point
 from tensorlang.schedules.anchor import Anchor, accumulator
 from tensorlang.schedules.candidates import UNROLLS, column_blocks, up_to
-from tensorlang.schedules.cpu.points import GRAIN, run_in_parallel, work_of
+from tensorlang.schedules.cpu.points import GRAIN, contiguous_axes, run_in_parallel, work_of
 from tensorlang.schedules.cpu.producers import anchor_of, place_producers
 from tensorlang.schedules.cpu.register_tile import MANY
 from tensorlang.schedules.cpu.rows import chosen_width, first_width, fused, partial_results, reduce_in_lanes
@@ -83,7 +83,10 @@ def _columns(room: Room, anchor: Anchor, main: ComputeOp, prefix: str) -> None:
     last = made.axis[along]
     outer = [axis.name for axis in made.axis if axis is not last]
     summed = s.program[tile]
-    assert isinstance(summed, ComputeOp)
+    assert isinstance(summed, ComputeOp) and isinstance(made, ComputeOp)
+    if together := _short_rows(main, made, lanes):
+        _columns_of_short_rows(room, anchor, tile, together, prefix)
+        return
     is_far = _bytes_read(summed) > anchor.target.caches[-1]
     usual = _column_tile(last, lanes, anchor, is_far)
     if panel := _panel(summed, summed.axes[-1].name):
@@ -103,6 +106,42 @@ def _columns(room: Room, anchor: Anchor, main: ComputeOp, prefix: str) -> None:
     s[tile].reorder(*spatial, *far, rows, across, jam)
     s[tile].unroll(jam)
     s[tile].vectorize(across)
+
+
+def _short_rows(main: ComputeOp, made: ComputeOp, lanes: int) -> list[int]:
+    """How much of the last axes of a result makes one vector loop, where the last is short and these lie side by side.
+
+    All of them but of the first, of which it is a part that leaves no rest; none where the last is no short row.
+    """
+    axes, found = made.axes, list[int]()
+    extents = [extent_of(axis.extent) for axis in axes]
+    if None in extents or (extents[-1] or 0) >= lanes:
+        return []
+    for axis in axes[: -min(contiguous_axes(main), contiguous_axes(made)) - 1 : -1]:
+        extent, room = extent_of(axis.extent) or 1, _SUMS * lanes // product(found)
+        found.insert(0, max(part for part in range(1, min(extent, room) + 1) if extent % part == 0))
+        if found[0] != extent:
+            break
+    return found if len(found) > 1 and product(found) >= lanes else []
+
+
+def _columns_of_short_rows(room: Room, anchor: Anchor, tile: str, together: list[int], prefix: str) -> None:
+    """Sum columns of several rows at once, which lie one behind the other."""
+    s, main = room.s, room.s.program[tile]
+    assert isinstance(main, ComputeOp)
+    work, out = work_of(main), s[anchor.output]
+    names, count = [axis.name for axis in out.op.axis], len(together)
+    around, inside = out.split(names[-count], factor=together[0])
+    out.reorder(*names[:-count], around, inside, *names[1 - count :])
+    out.vectorize(out.fuse(inside, *names[1 - count :]))
+    loop = run_in_parallel(s, anchor.output, [*names[:-count], around.name], anchor.target, work)
+    s[tile].compute_at(out, loop)
+    axes = [axis.name for axis in s[tile].op.axis]
+    *far, near = [axis.name for axis in s[tile].op.reduce_axis]
+    rows, jam = s[tile].split(near, factor=room.choose(f"{prefix}jam", _JAMS, _JAM), tail="peel")
+    s[tile].reorder(*axes[:-count], *far, rows, *axes[-count:], jam)
+    s[tile].unroll(jam)
+    s[tile].vectorize(s[tile].fuse(*axes[-count:]))
 
 
 def _pieces(s: Schedule, anchor: Anchor) -> int:
