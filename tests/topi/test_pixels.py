@@ -12,7 +12,7 @@ import tensorlang
 from tensorlang import te, topi
 from tensorlang.ir.expr import Expr
 from tensorlang.te.operation import Tensor
-from tests.topi.programs import Array, given, shape_of
+from tests.topi.programs import Array, given, run, shape_of
 
 
 def form_of(output: Tensor) -> str:
@@ -160,3 +160,21 @@ def test_rotated_images_are_turned_in_tiles(dtype: str, shape: tuple[int, int]) 
     for output in (left, right):
         assert form_of(output) == "turned"
         agrees(output, [a], [x])
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize(("dtype", "channels"), [("float32", 3), ("uint8", 4)])
+def test_pixels_that_lie_where_it_was_computed_are_vectors_of_channels(dtype: str, channels: int, cores: int) -> None:
+    """Read one after the other: vectors of pixels would gather each of their elements."""
+    target = f"llvm -num-cores={cores}"
+    x, a = given("x", 40, 50, channels, dtype=dtype)
+    rows, i = given("rows", 30, 60, dtype="int32")
+    moved = te.compute((30, 60, channels), lambda r, c, k: x[rows[r, c], c // 2, k], name="moved")
+    turned = te.compute(
+        (30, 60, channels), lambda r, c, k: x[r, te.min(te.floor(c * 0.7).astype("int32"), 49), k] + moved[r, c, k]
+    )
+    s = topi.schedule(turned, target)
+    assert [note.form for note in s.forms] == ["pixels"] and "vectorize('k')" in str(s) and "unroll" not in str(s)
+    found = a[np.arange(30)[:, None], np.minimum(np.arange(60, dtype=np.float32) * np.float32(0.7), 49).astype(int)]
+    made = run(turned, (x, a), (rows, i), target=target)
+    np.testing.assert_array_equal(made, found + a[i, np.arange(60) // 2])

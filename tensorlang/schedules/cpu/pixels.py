@@ -7,11 +7,12 @@ that memory is read and written as it lies.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from tensorlang import dtypes
 from tensorlang.dataclass import dataclass
-from tensorlang.ir.expr import Binary, Const, Load, variables, walk
+from tensorlang.ir.expr import Binary, Cast, Const, Load, Var, variables, walk
 from tensorlang.ir.operators import DIVISION
 from tensorlang.schedules.accesses import bytes_apart
 from tensorlang.schedules.anchor import axes_of, compute_op
@@ -36,11 +37,13 @@ class Pixels:
     """The axis of a stage that numbers channels, and that along which pixels lie side by side.
 
     `phases`: there is no such axis, but every so many elements of a row are made alike, as where an image is enlarged.
+    `is_gathered`: data or floats say where pixels are read.
     """
 
     channel: str
     along: str
     phases: int = 1
+    is_gathered: bool = False
 
 
 def pixel_forms(target: Target, group: Group) -> list[Form]:
@@ -49,6 +52,8 @@ def pixel_forms(target: Target, group: Group) -> list[Form]:
     if pixels is None:
         return []
     why = f"vectors along {pixels.along}, all {pixels.channel} of each"
+    if pixels.is_gathered:
+        why = f"pixels that lie where they were computed, one after the other, in vectors of {pixels.channel}"
     return [Form("pixels", partial(_schedule, group=group, pixels=pixels), why)]
 
 
@@ -67,9 +72,21 @@ def _pixels_of(group: Group) -> Pixels | None:
         found = Pixels(last, last, phases)
     else:
         return None
-    loads = (load for stage in stages for load in loads_of(stage.op))
+    loads = [load for stage in stages for load in loads_of(stage.op)]
     is_far = any(bytes_apart(load, found.along) > _FAR * dtypes.info(load.dtype).bytes for load in loads)
+    if any(_is_gathered(load, found) for load in loads):
+        is_whole = found.channel == last != found.along and len(main.op.axes) == len(main.spatial)
+        return replace(found, is_gathered=True) if is_whole else None
     return None if is_far or main.extents[found.along] < _LEAST else found
+
+
+def _is_gathered(load: Load, pixels: Pixels) -> bool:
+    """Whether data, or floats, say which pixels are read along an axis, of which channels lie side by side."""
+    side_by_side = bool(load.index) and isinstance(load.index[-1], Var) and load.index[-1].name == pixels.channel
+    parts = [node for index in load.index if pixels.along in variables(index) for node in walk(index)]
+    return side_by_side and any(
+        isinstance(n, Load) or (isinstance(n, Cast) and dtypes.info(n.value.dtype).is_float) for n in parts
+    )
 
 
 def _phases(group: Group) -> int:
@@ -96,6 +113,10 @@ def _schedule(room: Room, group: Group, pixels: Pixels) -> None:
         run_in_parallel(s, name, outer, room.target)
         return
     stage.reorder(*outer, pixels.along, pixels.channel)
+    if pixels.is_gathered:  # pixel by pixel, with what is the same along a row in front of it
+        stage.vectorize(pixels.channel)
+        run_in_parallel(s, name, outer, room.target)
+        return
     stage.unroll(pixels.channel)
     if cuts := cuts_of(op, names.index(pixels.along)):
         run_in_parallel(s, name, outer, room.target)
