@@ -114,6 +114,7 @@ CASES = [
     Case(1, 3, 1, 2, 530, 128, "int8", most=530),
     Case(1, 2, 1, 3, 96, 16, "float16", page=16),
     Case(1, 6, 2, 1, 72, 64, page=8),
+    Case(1, 10, 2, 1, 72, 128),
     Case(2, 8, 2, 1, 160, 64, "bfloat16", "bfloat16"),
     Case(1, 4, 2, 33, 64, 16, "bfloat16", "bfloat16", page=32),
     Case(1, 4, 2, 33, 64, 16, window=20),
@@ -301,9 +302,13 @@ def test_pages_are_fetched_from_far() -> None:
     assert ".parallel(" in s.trace.to_python()  # pages of all of a head are work for threads
 
 
-@pytest.mark.parametrize(("dtype", "fetched"), [("int8", 2), ("float16", 2), ("float32", 0)])
-def test_rows_in_order_are_fetched_where_they_are_multiplied_longer_than_read(dtype: str, fetched: int) -> None:
-    query, cache = te.placeholder((1, 8, 1, 64), name="query"), te.placeholder((1, 2, 512, 64), dtype, "cache")
+@pytest.mark.parametrize(
+    ("dtype", "heads", "fetched"), [("int8", 8, 2), ("float16", 8, 2), ("float32", 8, 0), ("float16", 10, 1)]
+)
+def test_rows_in_order_are_fetched_where_they_are_multiplied_longer_than_read(
+    dtype: str, heads: int, fetched: int
+) -> None:
+    query, cache = te.placeholder((1, heads, 1, 128), name="query"), te.placeholder((1, 2, 512, 128), dtype, "cache")
     scales = te.placeholder((1, 2, 512), name="scales") if dtype == "int8" else None
     made = topi.cached_attention(query, cache, cache, te.placeholder((1,), "int32", "lengths"), scales, scales)
     steps = topi.schedule(made, "llvm -mcpu=znver4 -num-cores=1", tuned=False).trace.to_python()

@@ -36,7 +36,8 @@ _AHEAD, _FAR, _BUSY = 4096, 16384, 8
 """Bytes of pages that are fetched ahead into the first cache, and into the second, and from how many products of
 vectors for a line on rows in order are, too: memory waits for those then, and is not asked in time.
 """
-_LINE = 64
+_LINE, _BURST = 64, 4
+"""Bytes of a line, and rows that are fetched at once, at most: more of them hold up what is read meanwhile."""
 _STEPS = (1, 2, 4, 8, 16, 32, 64)
 """Steps over keys from one to those that are fetched meanwhile."""
 _PAGE = 16
@@ -128,26 +129,36 @@ def _mix(room: Room, mixed: str, host: str, loop: str, lanes: int) -> None:
     (k,) = stage.op.reduce_axis
     dot = dot_of_pairs(s.program[mixed], PAIRS_OF_ROWS, room.target)
     queries, width = extent_of(i.extent) or MANY, extent_of(d.extent) or MANY
-    is_whole = queries * -(-width // lanes) <= room.target.vector_registers
-    tile = width if is_whole else max(1, _TILE // queries) * lanes
-    jam = 2 if dot else 1 if is_whole else _JAM
-    far, near = stage.split(k, factor=room.choose("mixed", _KEYS, _KEYS[2]), tail="peel")
+    is_busy = _products_of_line(values, queries, lanes, dot) >= _BUSY
+    group = _group(queries, room.target.vector_registers // -(-width // lanes), is_busy)
+    tile = width if group else max(1, _TILE // queries) * lanes
+    jam = 2 if dot else 1 if group else _JAM
+    usual = _KEYS[1] if 0 < group < queries else _KEYS[2]
+    far, near = stage.split(k, factor=room.choose("mixed", _KEYS, usual), tail="peel")
     across, d = stage.split(d, factor=tile, tail="peel")
     near, row = stage.split(near, factor=jam, tail="peel")
-    is_busy = _products_of_line(values, queries, lanes, dot) >= _BUSY
     _fetch(room, (mixed, near.name), values, jam, "values", is_busy)
     vector, d = stage.split(d, factor=lanes, tail="peel")
+    several, i = stage.split(i, factor=group or queries, tail="peel")
     if dot:
-        stage.reorder(far, across, near, vector, i, d, row)
-        stage.unroll(i)
-        stage.unroll(vector)
+        stage.reorder(far, across, several, near, vector, i, d, row)
         stage.tensorize(d, dot)
-        return
-    stage.reorder(far, across, near, row, vector, i, d)
-    stage.unroll(row)
-    stage.unroll(vector)
-    stage.unroll(i)
-    stage.vectorize(d)
+    else:
+        stage.reorder(far, across, several, near, row, vector, i, d)
+        stage.unroll(row)
+        stage.vectorize(d)
+    for axis in (several, vector, i):
+        stage.unroll(axis)
+
+
+def _group(queries: int, most: int, is_busy: bool) -> int:
+    """Queries whose values are added up in registers for whole rows, `most` of them; 0: for a tile of columns.
+
+    Some keys are then read in order, and by the other queries from the first cache. What is fetched ahead need not be.
+    """
+    if queries <= most:
+        return queries
+    return 0 if most < 2 or is_busy else -(-queries // -(-queries // most))
 
 
 def _score(room: Room, part: Mapping[str, str], keys: Buffer, lanes: int) -> None:
@@ -193,7 +204,7 @@ def _score(room: Room, part: Mapping[str, str], keys: Buffer, lanes: int) -> Non
     else:
         products.vectorize(lane)
     place, rows = (tile, tile_rows) if are_in_order else (far, together)
-    is_busy = _products_of_line(keys, queries, lanes, dot) >= _BUSY
+    is_busy = _products_of_line(keys, queries, lanes, dot) >= _BUSY and tile_rows <= _BURST
     _fetch(room, (products.name, place.name), keys, rows, "keys", is_busy, panel)
 
 
