@@ -23,9 +23,10 @@ def from_torch(module: Any, example: Any, keywords: Mapping[str, Any] | None = N
 
     `example` is a tensor, or a tuple of inputs, which may be nests of tuples, lists and dicts of tensors; `keywords`
     are inputs by name. Compiled, the network is called as the module is, and returns what it does. The module is in
-    evaluation mode. It is exported by `torch.export`; whatever can be known ahead is evaluated, and weights are shared
-    with the module. Raises UnsupportedModel, which names every operator that is not taken, and why; DefinitionError for
-    modules that `torch.export` does not take, or that change their buffers; MissingDependency without PyTorch.
+    evaluation mode. It is exported by `torch.export`; whatever can be known ahead is evaluated, and other weights are
+    shared with the module: read it again when they have changed. Raises UnsupportedModel, which names every operator
+    that is not taken, and why; DefinitionError for modules that `torch.export` does not take, or that change their
+    buffers; MissingDependency without PyTorch.
     """
     torch = torch_package()
     if not isinstance(module, torch.nn.Module):
