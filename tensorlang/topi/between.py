@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tensorlang import te
 from tensorlang.ir.expr import Expr, binary, cast
 from tensorlang.te.operation import Tensor
+from tensorlang.topi.computed import widened
 
 
 def inside(place: Expr, extent: int) -> Expr:
@@ -15,20 +16,24 @@ def inside(place: Expr, extent: int) -> Expr:
 
 
 def interpolated(data: Tensor, image: Expr, channel: Expr, at: Sequence[Expr], pixels: Sequence[int]) -> Expr:
-    """The value at a place (row, column) inside of an image of NCHW data."""
+    """The value at a place (row, column) inside of an image of NCHW data; of half precision in float32.
+
+    Places are in float32 at least: in half precision neighbours beyond a few hundred pixels are the same.
+    """
     down, right = (_around(place, extent) for place, extent in zip(at, pixels, strict=True))
-    parts = [data(image, channel, y, x) * cast(p * q, data.dtype) for y, p in down for x, q in right]
+    pixel = [(widened(data(image, channel, y, x)), p * q) for y, p in down for x, q in right]
+    parts = [value * cast(share, value.dtype) for value, share in pixel]
     return sum(parts[1:], start=parts[0])
 
 
 def interpolated_or_zero(data: Tensor, image: Expr, channel: Expr, at: Sequence[Expr], pixels: Sequence[int]) -> Expr:
-    """The value at a place, 0 outside of the image."""
+    """The value at a place, as `interpolated`, 0 outside of the image."""
     tests: list[Expr] = []
     for place, extent in zip(at, pixels, strict=True):
         tests += [binary("ge", place, te.const(0, place.dtype)), binary("lt", place, te.const(extent, place.dtype))]
     near = [inside(place, extent) for place, extent in zip(at, pixels, strict=True)]
     value = interpolated(data, image, channel, near, pixels)
-    return te.if_then_else(te.all(*tests), value, te.const(0, data.dtype))
+    return te.if_then_else(te.all(*tests), value, te.const(0, value.dtype))
 
 
 def _around(place: Expr, extent: int) -> list[tuple[Expr, Expr]]:

@@ -140,6 +140,31 @@ def test_sums_of_float32_are_rounded_once_to_the_dtype_that_is_asked_for(name: s
     check(of(function, out_dtype=dtype), arrays, dtype, wanted)
 
 
+WIDE = (1, 1, 2, 515)
+GRID = np.stack([np.linspace(-1, 1, 99), np.zeros(99)]).reshape(1, 2, 1, 99)
+SAMPLED: dict[str, tuple[Function, list[Array]]] = {
+    "deformable_conv2d_nchw": (topi.nn.deformable_conv2d_nchw, [np.zeros((1, 2, 2, 515)), np.ones((1, 1, 1, 1))]),
+    "grid_sample": (topi.image.grid_sample, [GRID]),
+    "crop_and_resize": (
+        lambda x, b: topi.image.crop_and_resize(x, b, te.compute((1,), lambda i: i, "at"), (1, 9)),
+        [np.array([[0.0, 0.3, 1.0, 0.9]])],
+    ),
+    "roi_align_nchw": (of(topi.vision.roi_align_nchw, (1, 3), 1.0, "max", 2), [np.array([[0, 410, 0, 504, 1.0]])]),
+    "affine_grid": (lambda _, m: topi.image.affine_grid(m, (2, 515)), [np.array([[[0.7, 0.3, 0.2], [0.1, 0.9, 0.3]]])]),
+}
+"""What reads images between their pixels, and the rest of what each takes."""
+
+
+@pytest.mark.covering(1)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("name", SAMPLED)
+def test_places_in_images_are_in_float32(name: str, dtype: str) -> None:
+    """Half precision has no place between pixels 300 and 301, bfloat16 no pixel 301."""
+    function, rest = SAMPLED[name]
+    arrays = [a.astype(dtypes.info(dtype).numpy) for a in (*numbers((WIDE,), "float64"), *rest)]
+    check(function, arrays, dtype, te.evaluate(function, *(a.astype(np.float64) for a in arrays)))
+
+
 def sums_of(out: Tensor) -> set[str]:
     """The dtypes in which a program adds up and multiplies."""
     program, _ = canonical([out])

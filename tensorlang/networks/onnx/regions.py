@@ -13,6 +13,7 @@ from tensorlang.networks.places import within
 from tensorlang.networks.refusal import Unsupported
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.between import inside, interpolated
+from tensorlang.topi.computed import widened
 
 
 def _roi_align(node: Node) -> Value:
@@ -38,8 +39,8 @@ def _roi_align(node: Node) -> Value:
         return te.sum(te.select(seen, value, number(0, value)), axis=[down, right])
 
     total: Tensor = te.compute((node.shape(1)[0], channels, *cells), element, name=f"{node.stage}_sums")
-    count = te.const(1 / (samples * samples), data.dtype)
-    return node.compute((node.shape(1)[0], channels, *cells), lambda *i: total(*i) * count)
+    count = te.const(1 / (samples * samples), total.dtype)
+    return node.compute((node.shape(1)[0], channels, *cells), lambda *i: cast(total(*i) * count, data.dtype))
 
 
 def _places(node: Node, regions: Tensor, d: int, cells: int, samples: int) -> Tensor:
@@ -51,7 +52,7 @@ def _places(node: Node, regions: Tensor, d: int, cells: int, samples: int) -> Te
     scale = float(node.attrs.get("spatial_scale", 1.0))
 
     def place(r: Expr, k: Expr) -> Expr:
-        first, last = (regions(r, 1 - d + side) for side in (0, 2))
+        first, last = (widened(regions(r, 1 - d + side)) for side in (0, 2))
         half = number(0.5 if mode == "half_pixel" else 0.0, first)
         first, last = (edge * number(scale, edge) - half for edge in (first, last))
         span = last - first if mode == "half_pixel" else te.maximum(last - first, number(1, first))

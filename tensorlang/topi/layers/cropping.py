@@ -11,7 +11,7 @@ from tensorlang.te.operation import Tensor
 from tensorlang.topi.axes import extents, within
 from tensorlang.topi.between import interpolated_or_zero
 from tensorlang.topi.checked import checked
-from tensorlang.topi.computed import computed
+from tensorlang.topi.computed import computed, widened
 from tensorlang.topi.transform import transpose
 
 
@@ -54,13 +54,14 @@ def crop_and_resize(
     if not floats or not fits or len(crop_size) != 2 or min(crop_size) < 1:
         wanted = "floats, an image for each box [n, 4], and a size of two numbers of at least 1"
         raise DefinitionError(f"{name} wants {wanted}; got {data}, {boxes}, {box_indices} and {list(crop_size)}")
-    dtype, outside = out_dtype or data.dtype, te.const(extrapolation_value or 0.0, data.dtype)
+    dtype = out_dtype or data.dtype
 
     def place(d: int, r: Expr, k: Expr) -> Expr:
-        low, high, last = boxes(r, d), boxes(r, d + 2), te.const(pixels[d] - 1, boxes.dtype)
+        low, high = (widened(boxes(r, side)) for side in (d, d + 2))
+        last = te.const(pixels[d] - 1, low.dtype)
         if crop_size[d] == 1:
             return (low + high) / 2 * last
-        return low * last + cast(k, boxes.dtype) * ((high - low) * last / (crop_size[d] - 1))
+        return low * last + cast(k, low.dtype) * ((high - low) * last / (crop_size[d] - 1))
 
     at = [computed((count, crop_size[d]), lambda r, k, d=d: place(d, r, k), f"{name}_at{d}") for d in (0, 1)]
 
@@ -70,6 +71,7 @@ def crop_and_resize(
         if method == "nearest_neighbor":
             places = [te.round(p) for p in places]
         value = interpolated_or_zero(data, within(box_indices(r), images), c, places, pixels)
+        outside = te.const(extrapolation_value or 0.0, value.dtype)
         return cast(te.if_then_else(te.all(*inside), value, outside), dtype)
 
     return computed((count, channels, *crop_size), element, name)

@@ -9,7 +9,7 @@ from tensorlang.te.operation import Tensor
 from tensorlang.topi.axes import extents
 from tensorlang.topi.between import interpolated_or_zero
 from tensorlang.topi.checked import checked
-from tensorlang.topi.computed import computed, rounded_once
+from tensorlang.topi.computed import computed, rounded_once, widened
 from tensorlang.topi.transform import transpose
 from tensorlang.topi.windows import Padding, Pair, windows
 
@@ -54,7 +54,7 @@ def deformable_conv2d_nchw(
     def read(b: Expr, c: Expr, kh: Expr, kw: Expr, y: Expr, x: Expr) -> Expr:
         first = binary("floordiv", c, share) * (area * 2) + (kh * size[1] + kw) * 2
         at = [
-            cast(w.at(place, k), offset.dtype) + offset(b, first + d, y, x)
+            cast(w.at(place, k), dtypes.at_least_float32(offset.dtype)) + widened(offset(b, first + d, y, x))
             for d, (w, place, k) in enumerate(zip(slides, (y, x), (kh, kw), strict=True))
         ]
         return interpolated_or_zero(data, b, c, at, pixels)

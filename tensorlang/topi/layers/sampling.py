@@ -12,7 +12,7 @@ from tensorlang.ir.expr import Expr, binary, cast
 from tensorlang.te.operation import Tensor
 from tensorlang.topi.axes import extents
 from tensorlang.topi.checked import checked
-from tensorlang.topi.computed import computed
+from tensorlang.topi.computed import computed, widened
 
 _METHODS = {"nearest": (0,), "bilinear": (0, 1), "bicubic": (-1, 0, 1, 2)}
 """Pixels along a dimension that an element is made of, beside the one before its place."""
@@ -38,10 +38,11 @@ def affine_grid(data: Tensor, target_shape: Sequence[int], name: str = "affine_g
         raise DefinitionError(f"{name} wants a target shape of two numbers of at least 2, got {list(sizes)}")
 
     def point(k: Expr, size: int) -> Expr:
-        return cast(k, data.dtype) * (2 / (size - 1)) - 1
+        return cast(k, dtypes.at_least_float32(data.dtype)) * (2 / (size - 1)) - 1
 
     def element(n: Expr, d: Expr, y: Expr, x: Expr) -> Expr:
-        return data(n, d, 0) * point(x, sizes[1]) + data(n, d, 1) * point(y, sizes[0]) + data(n, d, 2)
+        right, down, moved = (widened(data(n, d, k)) for k in range(3))
+        return cast(right * point(x, sizes[1]) + down * point(y, sizes[0]) + moved, data.dtype)
 
     return computed((data.shape[0], 2, *sizes), element, name)
 
@@ -97,10 +98,11 @@ def sampled(
 ) -> Tensor:
     """Images of channels at places from -1 to 1: those along dimension d are `at(d, image, *point)`."""
     images, channels, *pixels = extents(name, data)
+    wide = dtypes.at_least_float32(data.dtype)
     places = [
         computed(
             (images, *sizes),
-            lambda *point, d=d, m=m: _place(at(d, *point), m, corners, "" if method == "bicubic" else padding),
+            lambda *point, d=d, m=m: _place(widened(at(d, *point)), m, corners, "" if method == "bicubic" else padding),
             f"{name}_at{d}",
         )
         for d, m in enumerate(pixels)
@@ -113,14 +115,14 @@ def sampled(
         for taps in product(_METHODS[method], repeat=len(pixels)):
             spots = [first + tap for first, tap in zip(firsts, taps, strict=True)]
             held = [_inside(s, m, padding, corners) for s, m in zip(spots, pixels, strict=True)]
-            value = data(n, c, *(cast(h, "int32") for h in held))
+            value = widened(data(n, c, *(cast(h, "int32") for h in held)))
             shares = [_share(p - s, method) for p, s in zip(own, spots, strict=True)] if method != "nearest" else []
-            value = prod((cast(share, data.dtype) for share in shares), start=value)
+            value = prod((cast(share, wide) for share in shares), start=value)
             if padding == "zeros":
                 tests = [t for s, m in zip(spots, pixels, strict=True) for t in (s >= 0, s <= m - 1)]
-                value = te.select(te.all(*tests), value, te.const(0, data.dtype))
+                value = te.select(te.all(*tests), value, te.const(0, wide))
             parts.append(value)
-        return sum(parts[1:], start=parts[0])
+        return cast(sum(parts[1:], start=parts[0]), data.dtype)
 
     return computed((images, channels, *sizes), element, name)
 

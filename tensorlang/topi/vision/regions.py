@@ -237,7 +237,8 @@ def _largest(data: Tensor, rois: Tensor, sides: Sequence[_Side], name: str) -> T
     """The largest sample of each cell."""
     images, channels, *pixels = extents(name, data)
     k = [te.reduce_axis((0, side.most), word) for side, word in zip(sides, ("down", "right"), strict=True)]
-    none = te.const(-math.inf, data.dtype)
+    wide = dtypes.at_least_float32(data.dtype)
+    none = te.const(-math.inf, wide)
 
     def element(r: Expr, c: Expr, p: Expr, q: Expr) -> Expr:
         (y, above), (x, beside) = sides[0].sample(r, p, k[0].var), sides[1].sample(r, q, k[1].var)
@@ -248,6 +249,6 @@ def _largest(data: Tensor, rois: Tensor, sides: Sequence[_Side], name: str) -> T
 
     def largest(r: Expr, c: Expr, p: Expr, q: Expr) -> Expr:
         outside = te.any(sides[0].leaves(r, p), sides[1].leaves(r, q))
-        return te.maximum(found(r, c, p, q), te.select(outside, te.const(0, data.dtype), none))
+        return cast(te.maximum(found(r, c, p, q), te.select(outside, te.const(0, wide), none)), data.dtype)
 
     return computed(found.shape, largest, name)
