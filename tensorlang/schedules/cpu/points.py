@@ -19,8 +19,8 @@ from tensorlang.te.operation import ComputeOp, buffers
 
 GRAIN = 32768
 """Elements of work below which threads cost more than they bring."""
-_LONG_ROW = 64
-"""Elements of a row whose vectors are worth more than to go on in the next row."""
+_SHORT_ROW = 8
+"""Elements of a row up to which vectors go on in the next row, if they are a power of two: a shift finds its number."""
 _SHARES = 4
 """Pieces of work per thread, so that a thread that is held up does not hold up all."""
 
@@ -59,15 +59,19 @@ def contiguous_axes(op: ComputeOp) -> int:
     """How many of the last axes every access runs along as along one row of memory (or does not depend on).
 
     Whatever else knows an axis (a choice at the border) takes it from the place in the row, by a division for each
-    element: then rows stay apart, unless they are short.
+    element: then rows stay apart, unless the division is a shift and they are short.
     """
     known = _known_apart(op)
     for count in range(len(op.axes), 1, -1):
         length = prod(extent_of(axis.extent) or GRAIN for axis in op.axes[1 - count :])
-        apart = length >= _LONG_ROW and not known.isdisjoint(axis.name for axis in op.axes[-count:])
+        apart = not _is_short(length) and not known.isdisjoint(axis.name for axis in op.axes[-count:])
         if not apart and all(is_one_row(load, op, count) for load in _loads(op)):
             return count
     return 1
+
+
+def _is_short(length: int) -> bool:
+    return length <= _SHORT_ROW and length & (length - 1) == 0
 
 
 def run_in_parallel(s: Schedule, name: str, outer: Sequence[str], target: Target, work: int | None = None) -> str:
