@@ -58,12 +58,12 @@ def main(arguments: list[str] | None = None) -> None:
         _fail("stopped", 130)
     except MemoryError as error:
         _fail(f"this machine has not enough memory: {error}", 1)
-    except OSError as error:  # of the output, as on a full disk
-        _fail(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}", 1)
     except InternalError as error:
         _fail(str(error), 1)
     except TensorlangError as error:
         _fail(str(error) if isinstance(error, ScheduleError) else " ".join(str(error).split()), 2)
+    except OSError as error:  # of the output, as on a full disk
+        _fail(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}", 1)
 
 
 def _fail(text: str, code: int) -> None:

@@ -137,7 +137,9 @@ def test_functions_of_other_modules_have_a_name_in_te() -> None:
 
 def test_gradients_name_a_recurrence_and_cut_long_values() -> None:
     X = te.placeholder((8,), name="X")
-    Y = te.recurrence((8,), lambda Y, i: te.if_then_else(i > 0, Y[i - 1] + X[i], X[i]), name="Y")
+    Y = te.recurrence(
+        (8, 8), lambda Y, i, j: te.if_then_else(te.all(i > 0, j > 0), Y[i - 1, j] + Y[i, j - 1], X[i]), name="Y"
+    )
     with pytest.raises(DefinitionError, match=r"te\.recurrence"):
         te.gradient(Y, [X])
     Z = te.compute((8,), lambda i: X[i] * X[i], name="Z")
