@@ -36,7 +36,8 @@ def scatter_elements(
 
     `indices` and `updates` have one shape, that of `data` or a smaller one off the axis. Updates come one after the
     other: `update` keeps the last one, `mean` (of floats) takes that of what is there and the update; `add`, `mul`,
-    `min` and `max` may come in any order. Negative indices count from the end, others that are out of range are an
+    `min` and `max` may come in any order. Each is rounded to the dtype of `data`: sums of many in 16 bits want data of
+    float32, and a cast behind. Negative indices count from the end, others that are out of range are an
     error when the kernel runs. DefinitionError for other shapes, dtypes and symbolic extents.
 
         >>> from tensorlang import te, topi
@@ -102,8 +103,8 @@ def scatter_nd(
     """Return `data` with updates at the points that `indices` names: its first axis runs over coordinates.
 
     Updates are elements, or slices along the axes behind the coordinates: their shape is that of `indices` without its
-    first axis, and of `data` behind as many axes as there are coordinates. `mode` and indices are as the reduction and
-    the indices of scatter_elements.
+    first axis, and of `data` behind as many axes as there are coordinates. `mode`, rounding and indices are as the
+    reduction, rounding and indices of scatter_elements.
 
         >>> from tensorlang import te, topi
         >>> points, rows = te.placeholder((1, 7), "int32"), te.placeholder((7, 5))
