@@ -374,6 +374,20 @@ def test_rows_that_fill_the_first_cache_are_summed_side_by_side(
     np.testing.assert_array_equal(found, (w @ x.T) if turned else (x @ w.T))
 
 
+@pytest.mark.parametrize("columns", [False, True])
+def test_a_matrix_by_itself_is_no_copy_in_panels_of_rows(columns: bool) -> None:
+    m, k = 417, 79
+    a, x = factor("a", *((k, m) if columns else (m, k)))
+    term = te.reduce_axis((0, k), name="term")
+
+    def products(i: te.Var, j: te.Var) -> te.Expr:
+        return te.sum(a[term, i] * a[term, j] if columns else a[i, term] * a[j, term], axis=term)
+
+    made = te.compute((m, m), products, name="made")
+    assert not plan(made, "llvm -mcpu=znver4").pack_a
+    np.testing.assert_array_equal(run(made, (a, x)), x.T @ x if columns else x @ x.T)
+
+
 @pytest.mark.parametrize(("m", "k", "batch"), [(143, 517, 1), (1024, 640, 1), (37, 70, 3), (5, 9, 1)])
 def test_columns_along_memory_by_one_vector_are_read_as_rows_of_columns(m: int, k: int, batch: int) -> None:
     (a, x), (b, y) = factor("a", batch, k, m), factor("b", batch, k, 1)

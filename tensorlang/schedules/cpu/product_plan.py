@@ -162,8 +162,8 @@ def _panels_are_fetched(product: Product, target: Target, tile: RegisterTile) ->
 
 def _packs_rows(product: Product, target: Target, tile: RegisterTile, depth: int, panels: int) -> bool:
     """Whether A is laid out in panels: its rows are columns in memory, or a tile of them does not stay near."""
-    if product.m is None or product.m <= tile.rows:
-        return False
+    if product.m is None or product.m <= tile.rows or product.a.buffer.name == product.b.buffer.name:
+        return False  # a copy of what both read in panels of rows would be read in vectors of columns, too
     if product.a_transposed:
         return panels >= _FEW_PANELS
     held = tile.rows * depth * product.bits // 8 / target.caches[0]
