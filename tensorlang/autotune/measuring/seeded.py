@@ -16,7 +16,7 @@ from tensorlang.autotune.measuring.jobs import in_program_order, run_reference
 from tensorlang.autotune.measuring.pool import Worker
 from tensorlang.autotune.records.record import Status
 from tensorlang.autotune.task import Task, extent, operator_of
-from tensorlang.errors import InternalError, TargetError
+from tensorlang.errors import DefinitionError, InternalError, TargetError
 from tensorlang.ir.expr import Load, walk
 from tensorlang.schedules.accesses import reads_of
 from tensorlang.target import parse
@@ -118,6 +118,9 @@ def _outputs(task: Task, inputs: tuple[Array, ...], worker: Worker) -> tuple[Arr
     on_device = is_device(task.target)
     target = parse("llvm") if on_device else task.target
     reply = worker.run(REFERENCE_LIMIT, run_reference, pickle.dumps(task.tensors), target, inputs, on_device)
+    user, _, wrong = reply.error.partition(": ")
+    if reply.status is Status.BUILD_ERROR and user == DefinitionError.__name__:
+        raise DefinitionError(f"{task.workload.name} does not build as it is declared: {wrong}")
     if reply.status is not Status.OK:
         raise InternalError(f"the reference of {task.workload} did not run: {reply.status}: {reply.error}")
     outputs: tuple[Array, ...] = reply.value

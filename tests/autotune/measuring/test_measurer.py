@@ -21,8 +21,8 @@ from tensorlang.autotune.measuring.measurer import Limits, Measurement, Measurer
 from tensorlang.autotune.measuring.seeded import require_room, seeded_inputs
 from tensorlang.autotune.records.record import Status
 from tensorlang.autotune.space import sketches_of
-from tensorlang.autotune.task import Task, create_task
-from tensorlang.errors import ScheduleError, TargetError
+from tensorlang.autotune.task import Task, create_task, task_of
+from tensorlang.errors import DefinitionError, ScheduleError, TargetError
 from tensorlang.schedule import create_schedule
 from tensorlang.target import Rates
 from tensorlang.target.detect import host_cpu
@@ -154,6 +154,15 @@ def test_programs_too_large_for_numpy_are_checked_against_the_unscheduled_kernel
         expected = np.minimum(arrays.inputs[0][:, None, :], arrays.inputs[1].T[None]).max(-1)
         assert np.array_equal(arrays.outputs[0], expected)
         assert _measure(measurer, _traces(own))[0].checked
+
+
+def test_programs_that_do_not_build_are_their_writers_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tensorlang.autotune.measuring.seeded.LARGEST_EVALUATION", 0)
+    a = te.placeholder((8, 4), name="a")
+    outside = task_of([a, te.compute((9,), lambda i: a[i, 0] + 1.0, name="outside")])
+    wanted = "outside does not build as it is declared: outside reads a"
+    with pytest.raises(DefinitionError, match=wanted), Measurer(outside):
+        pass
 
 
 def test_inputs_are_seeded_and_indices_stay_inside(task: Task) -> None:
