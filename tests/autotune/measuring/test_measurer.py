@@ -160,7 +160,7 @@ def test_programs_that_do_not_build_are_their_writers_mistake(monkeypatch: pytes
     monkeypatch.setattr("tensorlang.autotune.measuring.seeded.LARGEST_EVALUATION", 0)
     a = te.placeholder((8, 4), name="a")
     outside = task_of([a, te.compute((9,), lambda i: a[i, 0] + 1.0, name="outside")])
-    wanted = "outside does not build as it is declared: outside reads a"
+    wanted = "program does not build as it is declared: outside reads a"
     with pytest.raises(DefinitionError, match=wanted), Measurer(outside):
         pass
 
