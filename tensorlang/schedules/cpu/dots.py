@@ -30,7 +30,7 @@ _SIDES = (1, 2, 3, 4, 6, 8)
 _CHAINS = 8  # independent sums that keep the multiply-add units busy
 STREAMS = 4
 """Vectors of rows whose dot products are summed side by side."""
-TURNS = 4
+_TURNS = 4
 """Tiles of those for each core, at least."""
 _LONG_ROW, _CONVERTED = 32, 3
 """Vectors of a row from which on what rows share is better loaded once for several; the part of the last cache up to
@@ -190,17 +190,21 @@ def _sum_in_order(room: Room, group: Group, total: Scheduled, dots: Dots) -> Non
 
 
 def _fill_the_first_cache(stage: Stage, dots: Dots, target: Target) -> bool:
-    """Whether a row and what all rows are multiplied with leave no room for each other in the first cache.
-
-    And whether there are tiles of such rows enough for all cores.
-    """
+    """Whether a row and what all rows are multiplied with leave no room for each other in the first cache."""
     row, terms = dots.sides[-1], prod(stage.extents[axis] for axis in dots.terms)
     along = [read for read in stage.reads if read.axes & {*dots.terms}]
     moved = [read for read in along if row in read.axes]
-    tiles = stage.extents[row] // (STREAMS * target.lanes(stage.bits))
     size = terms * sum(read.itemsize for read in along)
     is_shared = len(moved) == 1 < len(along) and {*stage.reduce} == {*dots.terms}
-    return is_shared and tiles >= TURNS * target.cores and size >= target.caches[0]
+    return is_shared and rows_share(stage.extents[row], size, stage.bits, target)
+
+
+def rows_share(rows: int, size: int, bits: int, target: Target) -> bool:
+    """Whether rows of dot products are best summed side by side: a row and what it is multiplied with fill the cache.
+
+    `size`: the bytes of both. And whether there are tiles of such rows enough for all cores.
+    """
+    return rows // (STREAMS * target.lanes(bits)) >= _TURNS * target.cores and size >= target.caches[0]
 
 
 def in_vectors(out: Scheduled, loops: Sequence[str], axis: str, lanes: int) -> list[str]:

@@ -21,7 +21,7 @@ from tensorlang.schedule import Schedule
 from tensorlang.schedule.stage import Stage
 from tensorlang.schedules.anchor import Anchor, accumulator, axes_of, calls, compute_op
 from tensorlang.schedules.candidates import ROWS, column_blocks, part_sizes, up_to, vector_widths
-from tensorlang.schedules.cpu.dots import STREAMS, TURNS, in_vectors
+from tensorlang.schedules.cpu.dots import STREAMS, in_vectors, rows_share
 from tensorlang.schedules.cpu.narrow_product import PAIRS, dot_of_pairs
 from tensorlang.schedules.cpu.producers import anchor_of, place_producers
 from tensorlang.schedules.cpu.product_plan import LEAST_DEPTH, Plan, Reading, is_far, plan_of
@@ -189,14 +189,10 @@ def _schedule_rows(s: Schedule, anchor: Anchor, product: Product, plan: Plan) ->
 
 
 def _fill_the_first_cache(product: Product, target: Target) -> bool:
-    """Whether a row of the longer side and the only one of the other leave no room for each other in the first cache.
-
-    And whether there are tiles of such rows enough for all cores.
-    """
+    """Whether a row of the longer side and the other's only one leave no room for each other in the first cache."""
     few, many = min(product.m or MANY, product.n or MANY), max(product.m or 0, product.n or 0)
-    tiles = many // (STREAMS * target.lanes(product.bits))
     row = (product.depth or MANY) * sum(dtypes.info(read.buffer.dtype).bytes for read in (product.a, product.b))
-    return few == 1 and tiles >= TURNS * target.cores and row >= target.caches[0]
+    return few == 1 and rows_share(many, row, product.bits, target)
 
 
 def _in_parts(s: Schedule, main: str, k: str, depth: int) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from math import prod as product
 
 from tensorlang import dtypes
 from tensorlang.ir.expr import Binary, Const, Load, Var, variables, walk
 from tensorlang.schedule import Schedule
+from tensorlang.schedule.stage import Stage
 from tensorlang.schedules.accesses import operations_of_point
 from tensorlang.schedules.anchor import Anchor, accumulator
 from tensorlang.schedules.candidates import UNROLLS, column_blocks, up_to
@@ -137,11 +139,16 @@ def _columns_of_short_rows(room: Room, anchor: Anchor, tile: str, together: list
     loop = run_in_parallel(s, anchor.output, [*names[:-count], around.name], anchor.target, work)
     s[tile].compute_at(out, loop)
     axes = [axis.name for axis in s[tile].op.axis]
-    *far, near = [axis.name for axis in s[tile].op.reduce_axis]
-    rows, jam = s[tile].split(near, factor=room.choose(f"{prefix}jam", _JAMS, _JAM), tail="peel")
-    s[tile].reorder(*axes[:-count], *far, rows, *axes[-count:], jam)
-    s[tile].unroll(jam)
-    s[tile].vectorize(s[tile].fuse(*axes[-count:]))
+    _add_rows(s[tile], axes[:-count], axes[-count:], room.choose(f"{prefix}jam", _JAMS, _JAM))
+
+
+def _add_rows(tile: Stage, around: Sequence[str], across: Sequence[str], jams: int) -> None:
+    """Add some rows of a reduction at a time to sums, whose axes `across` are one vector loop."""
+    *far, near = [axis.name for axis in tile.op.reduce_axis]
+    rows, jam = tile.split(near, factor=jams, tail="peel")
+    tile.reorder(*around, *far, rows, *across, jam)
+    tile.unroll(jam)
+    tile.vectorize(tile.fuse(*across) if len(across) > 1 else across[0])
 
 
 def _pieces(s: Schedule, anchor: Anchor) -> int:
